@@ -42,7 +42,7 @@ std::vector<at::Tensor> ReducerImpl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
   DDP_CHECK(!open_, "clip_grad_norm: a backward is running");
   DDP_CHECK(
-      !step_in_backward_.optimizer(),
+      !observers_.step_in_backward.optimizer(),
       "clip_grad_norm: step_in_backward has stepped before gradients can be "
       "clipped: leave one of the two out");
   std::vector<at::Tensor> runs;

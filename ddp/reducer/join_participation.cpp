@@ -88,7 +88,7 @@ void JoinParticipation::end_join(int64_t root) {
   step_.reset();
   auto state = reducer_.tensors();
   if (reducer_.options_.broadcast_buffers()) {
-    const auto buffers = reducer_.buffers_().tensors;
+    const auto buffers = reducer_.observers_.buffers.tensors();
     state.insert(state.end(), buffers.begin(), buffers.end());
   }
   broadcast_tensors(state, reducer_.group_, root);

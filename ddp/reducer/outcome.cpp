@@ -8,7 +8,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/optim/optimizer.h>
 
 // What this rank gets out of a reduction.
 
@@ -30,53 +29,36 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
 } // namespace
 
 void ReducerImpl::finish() {
-  const bool measures_clock = timeline_file_ && !timeline_file_->has_clock();
-  if (measured_.is_on() || measures_clock || check_.is_on()) {
+  if (observers_.list.end_with_collectives()) {
     participation.announce_end();
   }
-  const auto optimizer = step_in_backward_.begin();
-  // A bucket's parameters may be stepped before the others' gradients are known
-  // where nothing can be put back or refused.
-  const bool at_once = optimizer && absent_.empty() && !check_.is_on();
   for (auto& bucket : buckets_) {
     if (bucket.future) {
       reduction_.wait(bucket);
     }
-    if (at_once) {
-      for (const size_t index : bucket.indices) {
-        reduction_.hand_out(parameters_[index]);
-      }
-      optimizer->step(bucket.content.parameters);
-    }
   }
-  sparse_.wait();
-  check_.finish(group_);
+  observers_.list.tell(&Observer::on_reduced);
   restore_unused();
-  sparse_.hand_out();
   reduction_.hand_out_all();
-  if (broadcasts_buffers_) {
-    const detail::heartbeat::Activity activity(kBufferBroadcast);
-    buffer_broadcast_.finish();
-  }
-  if (optimizer) {
-    optimizer->step_rest();
-  }
+  observers_.list.tell(&Observer::on_handed_out);
   close();
 }
 
 /// Whether a group of one, which has nothing to reduce, still wants gradients.
 bool ReducerImpl::looks_alone() const {
   return checked_alone_ > 0 || options_.check_finite() ||
-      step_in_backward_.optimizer();
+      observers_.step_in_backward.optimizer();
 }
 
 /// In a group of one: the gradients are what they were.
 void ReducerImpl::finish_alone() {
   open_ = false;
   check_alone();
-  if (auto* optimizer = step_in_backward_.optimizer()) {
-    optimizer->step();
-  } else if (!looks_alone()) {
+  observers_.list.tell(&Observer::on_all_launched, current_);
+  observers_.list.tell(&Observer::on_reduced);
+  observers_.list.tell(&Observer::on_handed_out);
+  checked_alone_ -= checked_alone_ > 0;
+  if (!looks_alone()) {
     detach();
   }
 }
@@ -91,20 +73,16 @@ void ReducerImpl::check_alone() {
     auto& parameter = parameters_[i];
     const auto& grad = parameter.tensor.grad();
     if (std::exchange(parameter.arrivals, 0) == 0) {
-      absent_.push_back(i);
+      current_.unused.push_back(i);
     } else if (grad.defined()) {
       reduction_.check_fit(parameter, grad);
-      on_own_gradient(parameter, grad);
+      for (auto* observer : observers_.list.watching()) {
+        observer->on_own_gradient(parameter, grad);
+      }
     }
   }
-  module_.check(parameters_, absent_);
-  absent_.clear();
-  check_.start(0, group_, false);
-  check_.finish(group_);
-  checked_alone_ -= checked_alone_ > 0;
-  if (checked_alone_ == 0) {
-    unmanaged_.reset();
-  }
+  observers_.list.tell(&Observer::on_computed, current_);
+  current_.unused.clear();
 }
 
 /// Those of the unused parameters that no rank used. Collective, where all
@@ -121,12 +99,12 @@ std::vector<size_t> ReducerImpl::unused_by_all() {
       "backward: which parameters no rank used");
   auto unused =
       at::zeros({static_cast<int64_t>(parameters_.size())}, at::kByte);
-  for (const size_t index : absent_) {
+  for (const size_t index : current_.unused) {
     unused.mutable_data_ptr<uint8_t>()[index] = 1;
   }
   group_.all_reduce(unused, ReduceOp::kMin);
   std::vector<size_t> result;
-  for (const size_t index : absent_) {
+  for (const size_t index : current_.unused) {
     if (unused.const_data_ptr<uint8_t>()[index] == 1) {
       result.push_back(index);
     }
@@ -136,7 +114,7 @@ std::vector<size_t> ReducerImpl::unused_by_all() {
 
 /// Puts back what was there of parameters that no rank used.
 void ReducerImpl::restore_unused() {
-  if (absent_.empty()) {
+  if (current_.unused.empty()) {
     return;
   }
   const at::NoGradGuard no_grad;
@@ -147,20 +125,15 @@ void ReducerImpl::restore_unused() {
 
 /// Makes ready for the next backward.
 void ReducerImpl::close() {
-  if (recorder_.is_on()) {
-    record_end();
-  }
-  absent_.clear();
+  current_.unused.clear();
   reduction_.end();
   open_ = false;
   reduced_ = true;
   forward_pending_ = false;
-  if (!rebuild_.step()) {
-    measured_.advance();
-  } else if (step_ == rebuild_.step()) {
+  observers_.list.tell(&Observer::on_end, current_);
+  if (current_.step == rebuild_.step()) {
     rebuild_.finish();
   }
-  detail::heartbeat::stepped(step_);
 }
 
 } // namespace ddp

@@ -41,8 +41,7 @@ void ReducerImpl::adopt_unfrozen() {
   compare_in_backward(
       "the parameters that were unfrozen since the last backward", unfrozen);
   manage(unfrozen);
-  recorder_.extend(buckets_.all());
-  measured_.end();
+  observers_.list.tell(&Observer::on_new_buckets);
 }
 
 /// Averages these parameters from now on.
@@ -60,7 +59,7 @@ void ReducerImpl::manage(const std::vector<size_t>& indices) {
 }
 
 void ReducerImpl::find_absent() {
-  if (reduction_.is_complete() && sparse_.empty()) {
+  if (reduction_.is_complete() && observers_.sparse.empty()) {
     return;
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -76,7 +75,7 @@ void ReducerImpl::find_absent() {
         "the hook on {} is gone, so its gradients are not averaged: construct "
         "the Reducer after whatever replaces post-accumulate-grad hooks",
         parameter.name);
-    absent_.push_back(i);
+    current_.unused.push_back(i);
   }
 }
 
@@ -99,9 +98,9 @@ void ReducerImpl::skip_unused_buckets() {
     const auto bucket = parameters_[index].bucket;
     return bucket != ParameterState::kNoBucket && buckets_[bucket].skipped;
   };
-  absent_.erase(
-      std::remove_if(absent_.begin(), absent_.end(), is_skipped),
-      absent_.end());
+  auto& unused = current_.unused;
+  unused.erase(
+      std::remove_if(unused.begin(), unused.end(), is_skipped), unused.end());
   if (std::exchange(skipped_, skipped) != skipped) {
     compare_skipped();
   }
@@ -128,7 +127,7 @@ void ReducerImpl::compare_in_backward(
   for (const size_t index : indices) {
     names += (names.empty() ? "" : " ") + parameters_[index].name;
   }
-  comparison_.compare(step_, noun, names);
+  observers_.comparison.compare(current_.step, noun, names);
 }
 
 } // namespace ddp

@@ -19,13 +19,13 @@ void ReducerImpl::report_unused() {
   for (const auto& parameter : parameters_) {
     names.push_back(parameter.name);
   }
-  detail::watch_orphans(tensors(), names, step_ > 0);
+  detail::watch_orphans(tensors(), names, current_.step > 0);
   if (accumulated_ && group_.size() == 1) { // several ranks compare theirs
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing: was each backward under "
         "no_sync()?");
   }
-  if (step_ == 0 && module_.is_gone()) {
+  if (current_.step == 0 && observers_.module.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing, and whose module is "
         "gone. Was the net replaced (`net = Net();`) after the "
@@ -38,12 +38,12 @@ void ReducerImpl::report_unused() {
 /// With hooks of their own they may average later.
 void ReducerImpl::compare_replicas() {
   const auto& group = detail::ProcessGroupImpl::of(group_);
-  if (!compares_replicas_ || options_.comm_hook() || !is_of_use() ||
+  if (!observers_.compares_replicas || options_.comm_hook() || !is_of_use() ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
       !group.first_error.reason().empty()) {
     return;
   }
-  bool trained = step_ > 0;
+  bool trained = current_.step > 0;
   NamedTensors parameters;
   for (const auto& parameter : parameters_) {
     if (!parameter.fits(parameter.tensor)) {
@@ -58,9 +58,9 @@ void ReducerImpl::compare_replicas() {
     auto known = tensors();
     const auto& leaves = options_.known_leaves();
     known.insert(known.end(), leaves.begin(), leaves.end());
-    parameters.append(module_.added(known));
+    parameters.append(observers_.module.added(known));
     detail::compare_last_parameters(
-        store_, group_, parameters, step_, group.hosts_store);
+        store_, group_, parameters, current_.step, group.hosts_store);
   }
 }
 
@@ -72,7 +72,7 @@ void ReducerImpl::report_unwinding() {
         detail::format(
             "an exception ended its training loop after step {}; see its own "
             "output",
-            step_));
+            current_.step));
   }
 }
 

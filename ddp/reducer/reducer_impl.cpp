@@ -33,7 +33,7 @@ c10::intrusive_ptr<c10d::Store> own_store(
 } // namespace
 
 ReducerImpl::ReducerImpl(
-    detail::ManagedState state,
+    const detail::ManagedState& state,
     ProcessGroup group,
     ReducerOptions options,
     SyncDecision sync_decision)
@@ -42,49 +42,36 @@ ReducerImpl::ReducerImpl(
       name_(next_name(group_)),
       options_(std::move(options)),
       buckets_(parameters_, group_),
-      reduction_(parameters_, buckets_, group_, options_, *this),
+      reduction_(parameters_, buckets_, group_, options_, observers_.list),
       rebuild_(options_, buckets_, group_),
-      broadcasts_buffers_(
-          sync_decision == SyncDecision::kInBackward &&
-          options_.broadcast_buffers()),
-      buffers_(std::move(state.buffers)),
-      module_(std::move(state.current), std::move(state.owned)),
       store_(own_store(group_, name_)),
       unused_agreement_(
           store_,
           group_.size(),
           group_.timeout(),
           /*kept_together=*/!options_.comm_hook()),
-      comparison_(store_, group_),
-      sparse_(parameters_, group_),
-      compares_replicas_(
-          group_.size() > 1 &&
-          detail::ProcessGroupImpl::of(group_).checks_replicas),
-      check_(
-          state.parameters,
-          options_.check_divergence_every(),
-          options_.check_finite()),
-      timeline_file_(detail::TimelineFile::make(options_, name_)),
-      recorder_(
-          options_.sample_rate(),
-          timeline_file_ ? timeline_file_->steps() : detail::StepRange()),
-      measured_(options_, buckets_, group_, recorder_) {
-  recorder_.record_all(options_.record());
+      observers_(
+          state,
+          options_,
+          group_,
+          sync_decision == SyncDecision::kInBackward &&
+              options_.broadcast_buffers(),
+          name_,
+          store_,
+          parameters_,
+          buckets_,
+          rebuild_,
+          reduction_) {
   check_caps(options_);
   const auto trainable = add_parameters(state);
-  one_of_several_.name(parameters_.front().key, parameters_.size());
-  if (options_.unmanaged_leaves() != Reaction::kIgnore) {
-    auto known = options_.known_leaves();
-    known.insert(known.end(), state.ignored.begin(), state.ignored.end());
-    unmanaged_.emplace(state.parameters, known);
-  }
+  observers_.progress.name(parameters_.front().key, parameters_.size());
   if (!group_.c10d()) {
     claim_hook();
     attach();
     return;
   }
   manage(trainable);
-  measured_.start();
+  observers_.measured.start();
   claim_hook();
   attach();
   debug::announce_reducer(group_, name_, trainable.size(), buckets_.size());
@@ -92,8 +79,8 @@ ReducerImpl::ReducerImpl(
 
 ReducerImpl::~ReducerImpl() {
   detach();
-  if (timeline_file_) {
-    timeline_file_->write(group_); // where not all of its steps came
+  if (observers_.timeline_file) {
+    observers_.timeline_file->write(); // where not all of its steps came
   }
 }
 
@@ -107,9 +94,6 @@ std::vector<size_t> ReducerImpl::add_parameters(
         state.parameters.names[i],
         state.sparse[i]);
     has_threads_ = has_threads_ || !parameter.device.is_cpu();
-    if (parameter.sparse) {
-      sparse_.add(i);
-    }
     if (parameter.tensor.requires_grad()) {
       trainable.push_back(i);
     }
@@ -125,7 +109,7 @@ std::vector<size_t> ReducerImpl::add_parameters(
 void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool is_detached = !group_.c10d() && !looks_alone();
-  step_in_backward_.attach(optimizer, tensors(), group_);
+  observers_.step_in_backward.attach(optimizer, tensors(), group_);
   if (is_detached) {
     attach();
   }

@@ -1,23 +1,11 @@
 #pragma once
 
 #include <ddp/internal/output_anchors.h>
-#include <ddp/process_group/async_broadcast.h>
 #include <ddp/reducer.h>
-#include <ddp/reducer/buckets/bucket_rebuild.h>
-#include <ddp/reducer/core/backward_comparison.h>
 #include <ddp/reducer/core/gradient_hook.h>
-#include <ddp/reducer/core/gradient_reduction.h>
-#include <ddp/reducer/core/one_of_several.h>
 #include <ddp/reducer/core/unused_agreement.h>
 #include <ddp/reducer/join_participation.h>
-#include <ddp/reducer/observers/capture_check.h>
-#include <ddp/reducer/observers/measured_buckets.h>
-#include <ddp/reducer/observers/module_membership.h>
-#include <ddp/reducer/observers/sparse_gradients.h>
-#include <ddp/reducer/observers/step_check.h>
-#include <ddp/reducer/observers/step_in_backward.h>
-#include <ddp/reducer/observers/timeline_file.h>
-#include <ddp/reducer/observers/unmanaged_leaves.h>
+#include <ddp/reducer/reducer_observers.h>
 #include <ddp/support/error_text.h>
 
 namespace ddp {
@@ -38,10 +26,9 @@ struct LayoutState;
 /// with, clip_grad_norm.cpp the norm of the gradients, reducer_statistics.cpp
 /// what it tells of itself.
 struct ReducerImpl final : detail::GradientListener,
-                           detail::ReductionObserver,
                            std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
-      detail::ManagedState state,
+      const detail::ManagedState& state,
       ProcessGroup group,
       ReducerOptions options,
       SyncDecision decision);
@@ -93,7 +80,7 @@ struct ReducerImpl final : detail::GradientListener,
   void load_rank_state_dict(const c10::IValue& state);
 
   Timeline timeline() const {
-    return options_.record() ? recorder_.timeline() : Timeline();
+    return options_.record() ? observers_.recorder.timeline() : Timeline();
   }
 
   Statistics statistics();
@@ -119,23 +106,9 @@ struct ReducerImpl final : detail::GradientListener,
 
   using ParameterState = detail::ParameterState;
   using Contribution = ParameterState::Contribution;
+  using Observer = detail::ReductionObserver;
 
   static constexpr int64_t kCheckedAlone = 2;
-  /// One alone may not depend on the data: a penalty's, or of a weight of 0.
-  static constexpr int64_t kComparedSteps = 2;
-
-  // Of a reduction's course
-  bool watches_parameters() const override;
-  void on_own_gradient(
-      const ParameterState& parameter,
-      const at::Tensor& gradient) override;
-  void on_parameter_ready(size_t index) override;
-  void on_bucket_ready(const Bucket& bucket) override;
-  void on_launch(const Bucket& bucket) override;
-  void on_launched(const Bucket& bucket) override;
-  void on_wait(const Bucket& bucket) override;
-  void on_long_wait() override;
-  void on_waited(const Bucket& bucket) override;
 
   // What lasts
   std::vector<size_t> add_parameters(const detail::ManagedState& state);
@@ -155,9 +128,6 @@ struct ReducerImpl final : detail::GradientListener,
   bool is_of_use() const {
     return !abandoned_ && failure_.empty();
   }
-  bool compares_gradients() const {
-    return compares_replicas_ && step_ <= kComparedSteps;
-  }
   void fail(const std::string& reason);
   void check_usable();
   void accumulate();
@@ -167,7 +137,6 @@ struct ReducerImpl final : detail::GradientListener,
   void at_end_of_backward(void (ReducerImpl::*member)());
   void end_backward();
   void begin();
-  void inspect_graph();
   void arrive(size_t index, at::Tensor& gradient);
   void skip_unused_buckets();
   void compare_skipped();
@@ -180,8 +149,6 @@ struct ReducerImpl final : detail::GradientListener,
   void check_alone();
   void restore_unused();
   std::vector<size_t> unused_by_all();
-  void record_contribution();
-  void record_end();
   void close();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
@@ -195,33 +162,17 @@ struct ReducerImpl final : detail::GradientListener,
   ProcessGroup group_;
   /// The same on all ranks, and no other Reducer's of this process.
   std::string name_;
-  detail::OneOfSeveral one_of_several_;
   ReducerOptions options_;
   detail::BucketStorage buckets_;
   detail::GradientReduction reduction_;
   detail::BucketRebuild rebuild_;
-  /// Whether buffers are the Reducer's to broadcast.
-  bool broadcasts_buffers_;
-  std::function<NamedTensors()> buffers_;
-  detail::ModuleMembership module_;
   c10::intrusive_ptr<c10d::Store> store_;
   detail::UnusedAgreement unused_agreement_;
-  detail::BackwardComparison comparison_;
-  detail::SparseGradients sparse_;
-  detail::AsyncBroadcast buffer_broadcast_;
-  /// In the first backwards only.
-  std::optional<detail::UnmanagedLeaves> unmanaged_;
+  detail::ReducerObservers observers_;
 
-  /// Whether ranks compare what they should share, and may not.
-  bool compares_replicas_;
-  /// A digest of this rank's own gradients in the first reductions.
-  uint64_t first_gradients_ = 0;
-
-  /// Counts reductions, from 1.
-  int64_t step_ = 0;
-  /// Whether a reduction is under way.
+  /// The reduction that is under way if it is open, or was the last.
+  detail::Reduction current_;
   bool open_ = false;
-  detail::CaptureCheck capture_;
   /// Whether an anchored forward came since the last reduction.
   bool forward_pending_ = false;
   /// Why this Reducer is of no use any more.
@@ -230,8 +181,6 @@ struct ReducerImpl final : detail::GradientListener,
   std::atomic<bool> abandoned_{false};
   /// The buckets that were skipped last, the same on all ranks.
   std::vector<size_t> skipped_;
-  /// What this rank has nothing new for in this backward.
-  std::vector<size_t> absent_;
   /// The backward in which unfrozen parameters were looked for last.
   int searched_task_ = -1;
   /// The newest backward, by the engine's count, that a gradient came in.
@@ -242,11 +191,6 @@ struct ReducerImpl final : detail::GradientListener,
   bool reduced_ = false;
   /// Whether that is called at all.
   bool finishes_ = false;
-  detail::StepCheck check_;
-  std::optional<detail::TimelineFile> timeline_file_;
-  detail::Recorder recorder_;
-  detail::MeasuredBuckets measured_;
-  detail::StepInBackward step_in_backward_;
   /// How many backwards a group of one has still to check.
   int64_t checked_alone_ = kCheckedAlone;
   bool accumulated_ = false; // without communication

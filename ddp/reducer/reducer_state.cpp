@@ -151,9 +151,10 @@ IValue ReducerImpl::state_dict() {
   dict.insert(kParameters, parameters);
   dict.insert(kOrders, orders);
   dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_.step());
-  dict.insert(kRebuildIn, rebuild_.step() ? *rebuild_.step() - step_ : 0);
-  if (measured_.is_wanted() && !measured_.is_on()) {
-    dict.insert(kCounts, to_list(measured_.counts()));
+  dict.insert(
+      kRebuildIn, rebuild_.step() ? *rebuild_.step() - current_.step : 0);
+  if (observers_.measured.is_wanted() && !observers_.measured.is_on()) {
+    dict.insert(kCounts, to_list(observers_.measured.counts()));
   }
   const auto hook = reduction_.hook().state_dict();
   if (!hook.isNone()) {
@@ -203,12 +204,12 @@ void ReducerImpl::lay_out(const LayoutState& state) {
   rebuild_.set_step(std::nullopt);
   if (rebuilds_in && !state.rebuilt) {
     const auto left = state.rebuild_in > 0 ? state.rebuild_in : *rebuilds_in;
-    rebuild_.set_step(step_ + left);
+    rebuild_.set_step(current_.step + left);
   }
   if (state.measured) {
-    measured_.resume(state.counts);
+    observers_.measured.resume(state.counts);
   } else {
-    measured_.start();
+    observers_.measured.start();
   }
   if (state.orders.empty()) {
     return; // a group of one's, which has no buckets
@@ -233,8 +234,8 @@ void ReducerImpl::lay_out(const LayoutState& state) {
       parameters_[index].managed = true;
       ++managed_;
     }
-    if (first && !measured_.counts().empty()) {
-      buckets_.append(order, measured_.split(order));
+    if (first && !observers_.measured.counts().empty()) {
+      buckets_.append(order, observers_.measured.split(order));
     } else if (first && state.rebuilt && rebuilds_in) {
       buckets_.append(order, rebuilt_buckets(tensors(), order, options_));
     } else {

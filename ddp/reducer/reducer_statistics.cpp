@@ -12,8 +12,8 @@ namespace ddp {
 Statistics ReducerImpl::statistics() {
   const std::lock_guard<std::mutex> lock(mutex_);
   Statistics result;
-  recorder_.describe(result);
-  result.iteration = step_;
+  observers_.recorder.describe(result);
+  result.iteration = current_.step;
   const auto& hook = reduction_.hook();
   result.comm_hook = c10::demangle(typeid(hook).name());
   for (const auto& parameter : parameters_) {
@@ -35,36 +35,12 @@ Statistics ReducerImpl::statistics() {
 
 void ReducerImpl::forward_began() {
   if (group_.c10d()) {
-    recorder_.forward_began(step_ + 1);
+    observers_.recorder.forward_began(current_.step + 1);
   }
 }
 
 void ReducerImpl::forward_ended() {
-  recorder_.forward_ended();
-}
-
-/// Where this rank's part of a backward that is recorded is done.
-void ReducerImpl::record_contribution() {
-  int64_t unused = 0;
-  for (const size_t index : absent_) {
-    unused += static_cast<int64_t>(parameters_[index].tensor.nbytes());
-  }
-  recorder_.computed(rebuild_.ready_order(), unused);
-}
-
-/// At its end.
-void ReducerImpl::record_end() {
-  recorder_.finished();
-  if (!timeline_file_ || !timeline_file_->steps().contains(step_)) {
-    return;
-  }
-  timeline_file_->add(recorder_.timeline(), recorder_.began());
-  if (!timeline_file_->has_clock() && !capture_.is_capturing()) {
-    timeline_file_->measure_clock(group_);
-  }
-  if (step_ == timeline_file_->steps().last) {
-    timeline_file_->write(group_);
-  }
+  observers_.recorder.forward_ended();
 }
 
 } // namespace ddp

@@ -1,12 +1,9 @@
 #include <ddp/reducer/reducer_impl.h>
 
-#include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
-#include <ddp/reducer/core/orphans.h>
 
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/end_of_backward.h>
-#include <ddp/reducer/observers/replica_digests.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -15,16 +12,10 @@
 #include <algorithm>
 
 namespace ddp {
-namespace {
-
-/// In how many backwards to look for leaves that nobody manages.
-constexpr int64_t kInspectedSteps = 3;
-
-} // namespace
-
 /// The others wait for a reduction that will not come.
 void ReducerImpl::fail(const std::string& reason) {
   failure_ = reason;
+  observers_.list.tell(&Observer::on_failed);
   if (group_.c10d()) {
     detail::report_failure(group_, reason);
   }
@@ -107,8 +98,11 @@ void ReducerImpl::open() {
   if (!group_.c10d()) {
     abandoned_ = false;
     failure_.clear();
-    open_ = true;
-    guarded([&] { inspect_graph(); });
+    guarded([&] {
+      open_ = true;
+      observers_.list.begin(current_);
+      observers_.list.tell(&Observer::on_backward);
+    });
     at_end_of_backward(&ReducerImpl::finish_alone);
     return;
   }
@@ -116,7 +110,7 @@ void ReducerImpl::open() {
   participation.announce_reduction();
   guarded([&] {
     begin();
-    inspect_graph();
+    observers_.list.tell(&Observer::on_backward);
     at_end_of_backward(&ReducerImpl::end_backward);
   });
 }
@@ -153,41 +147,22 @@ void ReducerImpl::begin() {
   detail::check_usable(
       detail::ProcessGroupImpl::of(group_), detail::kReduction);
   open_ = true;
-  ++step_;
+  ++current_.step;
   const auto& join = participation.step();
-  reduction_.begin(
-      step_,
-      join ? join->divisor : group_.size(),
-      !participation.has_no_inputs());
+  current_.divisor = join ? join->divisor : group_.size();
+  current_.has_inputs = !participation.has_no_inputs();
+  current_.of_all = !join || join->live == group_.size();
+  current_.root = join ? join->last_live : 0;
   // A backward that is older than one that was reduced contains it: the engine
   // nests so deeply that it changed threads (see EndOfBackward).
   const int task = torch::autograd::get_current_graph_task_id();
   deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
-  capture_.begin(
-      buckets_.all(),
-      step_,
-      std::max(
-          rebuild_.step().value_or(1), compares_replicas_ ? kComparedSteps : 0),
-      check_.is_on() || step_in_backward_.optimizer() || join,
-      sparse_.any_managed());
-  recorder_.begin(step_, buckets_.all());
-  rebuild_.begin(step_, recorder_.is_on());
-}
-
-void ReducerImpl::inspect_graph() {
-  if (!unmanaged_) {
-    return;
-  }
-  const auto report = unmanaged_->inspect([](const at::Tensor& leaf) {
-    return detail::gradient_listener(leaf) && !detail::is_orphan(leaf);
-  });
-  if (step_ == kInspectedSteps) {
-    unmanaged_.reset();
-  }
-  if (!report.empty()) {
-    DDP_CHECK(options_.unmanaged_leaves() == Reaction::kWarn, report);
-    TORCH_WARN("ddp: ", report);
-  }
+  observers_.begin(current_, rebuild_.step().value_or(1), join.has_value());
+  observers_.comparison.expect(
+      managed_ < parameters_.size() ||
+      options_.skip_all_reduce_unused_params());
+  reduction_.begin(current_);
+  rebuild_.begin(current_.step, observers_.recorder.is_on());
 }
 
 void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
@@ -237,39 +212,18 @@ void ReducerImpl::contribute_rest() {
   find_nested();
   adopt_unfrozen();
   find_absent();
-  module_.check(parameters_, absent_);
-  capture_.check_all_used(parameters_, absent_);
-  if (recorder_.is_on()) {
-    record_contribution();
-  }
+  observers_.list.tell(&Observer::on_computed, current_);
   if (options_.skip_all_reduce_unused_params()) {
     skip_unused_buckets();
   }
-  if (!absent_.empty()) {
-    unused_agreement_.announce(step_);
+  if (!current_.unused.empty()) {
+    unused_agreement_.announce(current_.step);
   }
   reduction_.mark_rest_ready();
-  sparse_.launch(
-      reduction_.divisor(),
-      !participation.has_no_inputs(),
-      [this](const ParameterState& parameter, const at::Tensor& gradient) {
-        reduction_.check_fit(parameter, gradient);
-        on_own_gradient(parameter, gradient);
-      });
-  if (step_ == rebuild_.step()) {
+  if (current_.step == rebuild_.step()) {
     rebuild_.start(parameters_);
   }
-  const auto& join = participation.step();
-  if (broadcasts_buffers_) {
-    buffer_broadcast_.start(
-        buffers_().tensors, group_, join ? join->last_live : 0);
-  }
-  // Ranks that do not step any more have parameters of their own.
-  const bool all = !join || join->live == group_.size();
-  check_.start(step_, group_, all);
-  if (step_ == kComparedSteps && compares_replicas_) {
-    detail::compare_first_gradients(store_, group_, first_gradients_);
-  }
+  observers_.list.tell(&Observer::on_all_launched, current_);
 }
 
 void ReducerImpl::finish_backward() {
@@ -279,11 +233,11 @@ void ReducerImpl::finish_backward() {
   }
   check_usable();
   DDP_CHECK(
-      finishes_ || step_ <= 1,
+      finishes_ || current_.step <= 1,
       "finish_backward() is called for the first time after {} reductions: "
       "call it in every step from the first on, on all ranks, or it cannot "
       "know whether this step was reduced",
-      step_);
+      current_.step);
   finishes_ = true;
   if (!reduced_) {
     participation.announce_reduction();
@@ -294,55 +248,6 @@ void ReducerImpl::finish_backward() {
     });
   }
   reduced_ = false;
-}
-
-bool ReducerImpl::watches_parameters() const {
-  return check_.is_on() || measured_.is_on() || compares_gradients();
-}
-
-void ReducerImpl::on_own_gradient(
-    const ParameterState& parameter,
-    const at::Tensor& gradient) {
-  if (check_.is_on()) {
-    check_.look_at(parameter.name, gradient);
-  }
-  if (compares_gradients()) {
-    detail::add_to_digest(first_gradients_, gradient);
-  }
-}
-
-void ReducerImpl::on_parameter_ready(size_t index) {
-  measured_.ready(index);
-}
-
-void ReducerImpl::on_bucket_ready(const Bucket& bucket) {
-  recorder_.note(bucket.content.index, &BucketTimes::ready);
-}
-
-void ReducerImpl::on_launch(const Bucket& bucket) {
-  recorder_.launching(bucket.content.index);
-}
-
-void ReducerImpl::on_launched(const Bucket& bucket) {
-  recorder_.launched(bucket);
-}
-
-void ReducerImpl::on_wait(const Bucket& bucket) {
-  recorder_.note(bucket.content.index, &BucketTimes::waiting);
-  detail::heartbeat::began_bucket(
-      bucket.content.index + 1, buckets_.size(), step_, one_of_several_.text());
-}
-
-/// Other ranks may compare something that this one does not.
-void ReducerImpl::on_long_wait() {
-  if (managed_ < parameters_.size() ||
-      options_.skip_all_reduce_unused_params()) {
-    comparison_.check_others(step_);
-  }
-}
-
-void ReducerImpl::on_waited(const Bucket& bucket) {
-  recorder_.note(bucket.content.index, &BucketTimes::waited);
 }
 
 } // namespace ddp

@@ -41,8 +41,8 @@ void BackwardComparison::compare(
   agree(store_, group_, c10::str(noun, "/", step), names, noun);
 }
 
-void BackwardComparison::check_others(int64_t step) {
-  if (!store_) {
+void BackwardComparison::on_long_wait() {
+  if (!store_ || !expects_others_) {
     return;
   }
   if (!answer_.valid()) {
@@ -61,7 +61,7 @@ void BackwardComparison::check_others(int64_t step) {
   std::getline(text, names);
   std::string noun;
   std::getline(text, noun);
-  if (compared > step_ && compared <= step) {
+  if (compared > step_ && compared <= current_) {
     throw WaitFailure{format(
         " because {} differ between ranks: rank {} has {}, unlike rank {}. "
         "They must be the same on all ranks in the same backward",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/process_group.h>
+#include <ddp/reducer/core/reduction_observer.h>
 
 #include <future>
 
@@ -9,7 +10,7 @@ namespace ddp::detail {
 /// Compares within a backward which parameters the ranks take in or leave out.
 /// A rank that has nothing to compare does not come: it learns of the others
 /// while it waits for its buckets.
-class BackwardComparison {
+class BackwardComparison final : public ReductionObserver {
  public:
   /// `store` is a Reducer's part of the group's, and may be null.
   BackwardComparison(
@@ -21,16 +22,24 @@ class BackwardComparison {
   /// Collective.
   void compare(int64_t step, const std::string& noun, const std::string& names);
 
-  /// For a rank that waits in backward `step`: throws `WaitFailure` where
-  /// another waits in `compare`, of this backward or of the one before, to
-  /// which this rank has not come.
-  void check_others(int64_t step);
+  /// Whether another rank may compare something that this one does not.
+  void expect(bool others) {
+    expects_others_ = others;
+  }
+  void on_begin(const Reduction& reduction) override {
+    current_ = reduction.step;
+  }
+  /// Throws `WaitFailure` where another waits in `compare`, of this backward or
+  /// of the one before, to which this rank has not come.
+  void on_long_wait() override;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
   /// The last one that this rank came to.
   int64_t step_ = 0;
+  int64_t current_ = 0;
+  bool expects_others_ = false;
   /// What the store was asked of the others, while it has not answered.
   std::future<std::string> answer_;
 };

@@ -1,6 +1,5 @@
 #include <ddp/reducer/core/gradient_reduction.h>
 
-#include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/collective_wait.h>
@@ -39,11 +38,11 @@ GradientReduction::GradientReduction(
     BucketStorage& buckets,
     const ProcessGroup& group,
     const ReducerOptions& options,
-    ReductionObserver& observer)
+    const ObserverList& observers)
     : parameters_(parameters),
       buckets_(buckets),
       group_(group),
-      observer_(observer),
+      observers_(observers),
       hook_(
           options.comm_hook() ? options.comm_hook()
                               : std::make_shared<AllReduceHook>()),
@@ -52,15 +51,14 @@ GradientReduction::GradientReduction(
 
 /// The factor is a reciprocal, as in torch.distributed: it rounds differently
 /// from a true division.
-void GradientReduction::begin(int64_t step, int64_t divisor, bool has_inputs) {
-  step_ = step;
-  has_inputs_ = has_inputs;
-  watched_ = observer_.watches_parameters();
+void GradientReduction::begin(const Reduction& reduction) {
+  step_ = reduction.step;
+  has_inputs_ = reduction.has_inputs;
   next_ = 0;
-  if (divisor != divisor_) {
-    divisor_ = divisor;
+  if (reduction.divisor != divisor_) {
+    divisor_ = reduction.divisor;
     factor_ = at::native::wrapped_scalar_tensor(
-        at::Scalar(1.0 / static_cast<double>(divisor)));
+        at::Scalar(1.0 / static_cast<double>(divisor_)));
   }
 }
 
@@ -68,8 +66,8 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && has_inputs_) {
     check_fit(parameter, gradient);
-    if (watched_) {
-      observer_.on_own_gradient(parameter, gradient);
+    for (auto* observer : observers_.watching()) {
+      observer->on_own_gradient(parameter, gradient);
     }
   }
   if (parameter.used && gradient.defined()) {
@@ -81,11 +79,11 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   if (!parameter.device.is_cpu()) {
     bucket.streams.add(parameter.device);
   }
-  if (watched_) {
-    observer_.on_parameter_ready(index);
+  for (auto* observer : observers_.watching()) {
+    observer->on_parameter_ready(index);
   }
   if (--bucket.pending == 0) {
-    observer_.on_bucket_ready(bucket);
+    observers_.tell(&ReductionObserver::on_bucket_ready, bucket);
     launch_complete();
   }
 }
@@ -203,15 +201,14 @@ void GradientReduction::launch(Bucket& bucket) {
   auto& group = ProcessGroupImpl::of(group_);
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
   check_usable(group, kReduction);
-  heartbeat::began_bucket(bucket.content.index + 1, buckets_.size(), step_);
   copy_outside(bucket);
   scale(bucket);
   ++group.launched; // by which a rank that does not come is found
   bucket.content.iteration = step_ - 1;
-  observer_.on_launch(bucket);
+  observers_.tell(&ReductionObserver::on_launch, bucket);
   bucket.future = hook_->run(bucket.content, group_);
   DDP_CHECK(bucket.future, "the communication hook returned no future");
-  observer_.on_launched(bucket);
+  observers_.tell(&ReductionObserver::on_launched, bucket);
 }
 
 /// Copies and scales the gradients that lie outside of their bucket, the small
@@ -275,10 +272,11 @@ void GradientReduction::scale(Bucket& bucket) {
 }
 
 void GradientReduction::wait(Bucket& bucket) {
-  observer_.on_wait(bucket);
-  wait_for(
-      group_, *bucket.future, kReduction, [this] { observer_.on_long_wait(); });
-  observer_.on_waited(bucket);
+  observers_.tell(&ReductionObserver::on_wait, bucket);
+  wait_for(group_, *bucket.future, kReduction, [this] {
+    observers_.tell(&ReductionObserver::on_long_wait);
+  });
+  observers_.tell(&ReductionObserver::on_waited, bucket);
   auto& buffer = bucket.content.buffer;
   follow_default_stream(group_, buffer.device());
   const at::NoGradGuard no_grad;
@@ -287,6 +285,7 @@ void GradientReduction::wait(Bucket& bucket) {
     buffer.copy_(result.view_as(buffer));
   }
   bucket.future.reset();
+  observers_.tell(&ReductionObserver::on_bucket_done, bucket);
 }
 
 void GradientReduction::hand_out(ParameterState& parameter) {

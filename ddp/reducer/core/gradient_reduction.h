@@ -20,11 +20,9 @@ class GradientReduction {
       BucketStorage& buckets,
       const ProcessGroup& group,
       const ReducerOptions& options,
-      ReductionObserver& observer);
+      const ObserverList& observers);
 
-  /// Begins the reduction `step`, counted from 1. Sums over ranks are divided
-  /// by `divisor`. A rank that `has_inputs` no more takes part with zeros.
-  void begin(int64_t step, int64_t divisor, bool has_inputs);
+  void begin(const Reduction& reduction);
 
   /// The gradient is what this rank contributes of the parameter, or may be
   /// undefined or from before, where the parameter is not used. Starts the
@@ -49,9 +47,6 @@ class GradientReduction {
   /// Makes ready for the next one.
   void end();
 
-  int64_t divisor() const {
-    return divisor_;
-  }
   CommHook& hook() const {
     return *hook_;
   }
@@ -72,7 +67,7 @@ class GradientReduction {
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
   ProcessGroup group_;
-  ReductionObserver& observer_;
+  const ObserverList& observers_;
   std::shared_ptr<CommHook> hook_;
   /// Whether gradients are scaled before they are summed, and how, where they
   /// lie in the slice already.
@@ -82,7 +77,6 @@ class GradientReduction {
   int64_t divisor_ = 0;
   at::Tensor factor_;
   bool has_inputs_ = true;
-  bool watched_ = false; // by parameter
   /// The next bucket to start.
   size_t next_ = 0;
   /// Whether some gradient has to be made of its slice at the end.

@@ -2,33 +2,122 @@
 
 #include <ddp/reducer/buckets/bucket_storage.h>
 
+#include <algorithm>
+
 namespace ddp::detail {
 
-/// Who is told of the course of a reduction.
+/// A reduction of the gradients of one backward.
+struct Reduction {
+  /// Counts them, from 1; 0 in a group of one.
+  int64_t step = 0;
+  /// Sums over ranks are divided by it.
+  int64_t divisor = 1;
+  /// Whether this rank takes part with its gradients, not with zeros.
+  bool has_inputs = true;
+  /// Whether all ranks do.
+  bool of_all = true;
+  /// A rank that does.
+  int64_t root = 0;
+  /// The parameters that this rank has nothing new for, once that is known.
+  std::vector<size_t> unused;
+};
+
+/// Who is told of the course of a reduction. In this order:
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
 
+  virtual void on_begin(const Reduction& /*reduction*/) {}
+  /// It has begun within a backward, on this thread.
+  virtual void on_backward() {}
+
   /// Whether it wants to know of each parameter in the reduction that begins.
-  virtual bool watches_parameters() const = 0;
+  virtual bool watches_parameters() const {
+    return false;
+  }
   /// If so: a gradient of this rank's own, before it is averaged. May throw.
   virtual void on_own_gradient(
-      const ParameterState& parameter,
-      const at::Tensor& gradient) = 0;
+      const ParameterState& /*parameter*/,
+      const at::Tensor& /*gradient*/) {}
   /// If so: the parameter's gradient is in its bucket.
-  virtual void on_parameter_ready(size_t index) = 0;
+  virtual void on_parameter_ready(size_t /*index*/) {}
   /// So are all of the bucket's.
-  virtual void on_bucket_ready(const Bucket& bucket) = 0;
+  virtual void on_bucket_ready(const Bucket& /*bucket*/) {}
 
   /// The bucket's reduction is started; it may be complete right after.
-  virtual void on_launch(const Bucket& bucket) = 0;
-  virtual void on_launched(const Bucket& bucket) = 0;
+  virtual void on_launch(const Bucket& /*bucket*/) {}
+  virtual void on_launched(const Bucket& /*bucket*/) {}
 
-  /// The reduction is waited for, which takes until it is complete.
-  virtual void on_wait(const Bucket& bucket) = 0;
+  /// Backward is over, and what is unused is known. May throw.
+  virtual void on_computed(const Reduction& /*reduction*/) {}
+  /// There are new buckets, of parameters that were unfrozen.
+  virtual void on_new_buckets() {}
+  /// All buckets are started. Collectives of its own may follow.
+  virtual void on_all_launched(const Reduction& /*reduction*/) {}
+
+  /// Whether `on_reduced` or `on_end` will have collectives of its own.
+  virtual bool ends_with_collectives() const {
+    return false;
+  }
+  /// The bucket's reduction is waited for, which takes until it is complete.
+  virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called again and again meanwhile. May throw `WaitFailure`.
-  virtual void on_long_wait() = 0;
-  virtual void on_waited(const Bucket& bucket) = 0;
+  virtual void on_long_wait() {}
+  virtual void on_waited(const Bucket& /*bucket*/) {}
+  /// The buffer has what was reduced.
+  virtual void on_bucket_done(const Bucket& /*bucket*/) {}
+
+  /// All are reduced; the gradients follow. May throw.
+  virtual void on_reduced() {}
+  /// The gradients are the means.
+  virtual void on_handed_out() {}
+  /// All is ready for the next one.
+  virtual void on_end(const Reduction& /*reduction*/) {}
+  /// An exception ended it, and the Reducer is of no use any more.
+  virtual void on_failed() {}
+};
+
+/// The observers of a Reducer, in the order in which they are told.
+class ObserverList {
+ public:
+  /// `observer` must live as long.
+  void add(ReductionObserver& observer) {
+    all_.push_back(&observer);
+  }
+
+  void begin(const Reduction& reduction) {
+    watching_.clear();
+    for (auto* observer : all_) {
+      observer->on_begin(reduction);
+      if (observer->watches_parameters()) {
+        watching_.push_back(observer);
+      }
+    }
+  }
+
+  template <typename... Parameters, typename... Arguments>
+  void tell(
+      void (ReductionObserver::*event)(Parameters...),
+      const Arguments&... arguments) const {
+    for (auto* observer : all_) {
+      (observer->*event)(arguments...);
+    }
+  }
+
+  /// Those that want to know of each parameter in this reduction.
+  const std::vector<ReductionObserver*>& watching() const {
+    return watching_;
+  }
+
+  bool end_with_collectives() const {
+    return std::any_of(all_.begin(), all_.end(), [](auto* observer) {
+      return observer->ends_with_collectives();
+    });
+  }
+
+ private:
+  std::vector<ReductionObserver*> all_;
+  std::vector<ReductionObserver*> watching_;
 };
 
 } // namespace ddp::detail

@@ -8,11 +8,11 @@
 namespace ddp::detail {
 
 void CaptureCheck::begin(
-    const std::vector<Bucket>& buckets,
     int64_t step,
     int64_t settles_after,
     bool asks_host,
     bool sparse) {
+  const auto& buckets = buckets_.all();
   capturing_ =
       std::any_of(buckets.begin(), buckets.end(), [](const Bucket& bucket) {
         return backends::nccl::is_capturing(bucket.content.buffer.device());
@@ -37,15 +37,13 @@ void CaptureCheck::begin(
       "capturing a CUDA graph: sparse gradients need the host in each step");
 }
 
-void CaptureCheck::check_all_used(
-    const std::vector<ParameterState>& parameters,
-    const std::vector<size_t>& unused) const {
-  if (!capturing_ || unused.empty()) {
+void CaptureCheck::on_computed(const Reduction& reduction) {
+  if (!capturing_ || reduction.unused.empty()) {
     return;
   }
   std::string names;
-  for (const size_t index : unused) {
-    names += (names.empty() ? "" : ", ") + parameters[index].name;
+  for (const size_t index : reduction.unused) {
+    names += (names.empty() ? "" : ", ") + parameters_[index].name;
   }
   DDP_THROW(
       Error,

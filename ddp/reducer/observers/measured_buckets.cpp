@@ -103,9 +103,11 @@ double LayoutTrial::backward_time_before() const {
 MeasuredBuckets::MeasuredBuckets(
     const ReducerOptions& options,
     BucketStorage& buckets,
+    const BucketRebuild& rebuild,
     const ProcessGroup& group,
     Recorder& recorder)
     : buckets_(buckets),
+      rebuild_(rebuild),
       group_(group),
       recorder_(recorder),
       asked_for_(options.bucket_layout() == BucketLayout::kMeasured),
@@ -156,8 +158,8 @@ std::vector<BucketIndices> MeasuredBuckets::split(
   return buckets;
 }
 
-void MeasuredBuckets::advance() {
-  if (!trial_) {
+void MeasuredBuckets::on_end(const Reduction& /*reduction*/) {
+  if (!trial_ || rebuild_.step()) {
     return;
   }
   if (buckets_.orders().size() != 1) {

@@ -42,11 +42,13 @@ class LayoutTrial {
 };
 
 /// Buckets that are cut from measured times: `BucketLayout::kMeasured`.
-class MeasuredBuckets {
+class MeasuredBuckets final : public ReductionObserver {
  public:
+  /// All that is referred to must live as long.
   MeasuredBuckets(
       const ReducerOptions& options,
       BucketStorage& buckets,
+      const BucketRebuild& rebuild,
       const ProcessGroup& group,
       Recorder& recorder);
 
@@ -58,18 +60,24 @@ class MeasuredBuckets {
   }
   /// Starts to measure, if wanted.
   void start();
-  /// Ends that, with the buckets of the moment.
-  void end();
 
-  /// The gradient is in its bucket.
-  void ready(size_t parameter) {
+  bool watches_parameters() const override {
+    return is_on();
+  }
+  void on_parameter_ready(size_t index) override {
     if (trial_) {
-      trial_->ready(parameter, recorder_.elapsed());
+      trial_->ready(index, recorder_.elapsed());
     }
   }
-  /// After a backward, once the buckets are rebuilt: tries others once enough
-  /// has been measured, and keeps what is better. Collective then.
-  void advance();
+  void on_new_buckets() override {
+    end();
+  }
+  bool ends_with_collectives() const override {
+    return is_on();
+  }
+  /// Once the buckets are rebuilt: tries others once enough has been measured,
+  /// and keeps what is better. Collective then.
+  void on_end(const Reduction& reduction) override;
 
   /// How many neighbours in the first order share a bucket; empty where the
   /// buckets are not cut from measured times.
@@ -82,11 +90,13 @@ class MeasuredBuckets {
   std::vector<BucketIndices> split(const BucketStorage::Order& order) const;
 
  private:
+  void end(); // with the buckets of the moment
   void try_others();
   void agree_on_cut(BucketStorage::Order& order);
   void judge();
 
   BucketStorage& buckets_;
+  const BucketRebuild& rebuild_;
   ProcessGroup group_;
   Recorder& recorder_;
   bool asked_for_;

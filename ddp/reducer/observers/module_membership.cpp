@@ -25,20 +25,22 @@ bool has(const TensorSet& set, const at::Tensor& tensor) {
 } // namespace
 
 ModuleMembership::ModuleMembership(
+    const std::vector<ParameterState>& parameters,
     std::function<NamedTensors()> current,
     std::optional<std::weak_ptr<torch::nn::Module>> owned)
-    : current_(std::move(current)), owned_(std::move(owned)) {}
+    : parameters_(parameters),
+      current_(std::move(current)),
+      owned_(std::move(owned)) {}
 
-void ModuleMembership::check(
-    const std::vector<ParameterState>& parameters,
-    const std::vector<size_t>& unused) {
+void ModuleMembership::on_computed(const Reduction& reduction) {
+  const auto& unused = reduction.unused;
   if (!current_ || is_gone() || unused == checked_) {
     return; // of a module that is gone others may have the layers
   }
   checked_ = unused;
   const auto now = set_of(current_().tensors);
   size_t known = 0;
-  for (const auto& parameter : parameters) {
+  for (const auto& parameter : parameters_) {
     known += has(now, parameter.tensor);
   }
   if (known == now.size()) {
@@ -46,11 +48,11 @@ void ModuleMembership::check(
   }
   for (const size_t index : unused) {
     DDP_CHECK(
-        has(now, parameters[index].tensor),
+        has(now, parameters_[index].tensor),
         "{} has no gradient, and no longer belongs to the module that the "
         "Reducer was given: construct the Reducer after layers are replaced, "
         "and a new one where they are replaced later",
-        parameters[index].name);
+        parameters_[index].name);
   }
 }
 

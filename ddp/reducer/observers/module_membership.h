@@ -1,15 +1,17 @@
 #pragma once
 
-#include <ddp/reducer/buckets/parameter_state.h>
 #include <ddp/reducer/core/managed_state.h>
+#include <ddp/reducer/core/reduction_observer.h>
 
 namespace ddp::detail {
 
 /// Whether a Reducer's parameters still belong to the module that it was given.
-class ModuleMembership {
+class ModuleMembership final : public ReductionObserver {
  public:
-  /// `current` and `owned` as in `ManagedState`.
+  /// `parameters` must live as long; `current` and `owned` as in
+  /// `ManagedState`.
   ModuleMembership(
+      const std::vector<ParameterState>& parameters,
       std::function<NamedTensors()> current,
       std::optional<std::weak_ptr<torch::nn::Module>> owned);
 
@@ -19,17 +21,16 @@ class ModuleMembership {
   }
 
   /// A parameter that gets no gradient may be of a layer that was replaced:
-  /// then the module has one that nobody averages. Throws `c10::Error` if
-  /// `unused`, indices into `parameters`, has such a one.
-  void check(
-      const std::vector<ParameterState>& parameters,
-      const std::vector<size_t>& unused);
+  /// then the module has one that nobody averages. Throws `c10::Error` if there
+  /// is such a one.
+  void on_computed(const Reduction& reduction) override;
 
   /// The module's parameters that have trained without a Reducer and are not
   /// `known`.
   NamedTensors added(const std::vector<at::Tensor>& known) const;
 
  private:
+  const std::vector<ParameterState>& parameters_;
   std::function<NamedTensors()> current_;
   std::optional<std::weak_ptr<torch::nn::Module>> owned_;
   /// Those that were looked for last.

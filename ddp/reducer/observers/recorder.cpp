@@ -12,10 +12,16 @@ constexpr int64_t kSampledAtFirst = 10;
 
 } // namespace
 
-Recorder::Recorder(int64_t sample_rate, StepRange chosen)
-    : state_(std::make_shared<State>()),
-      sample_rate_(sample_rate),
-      chosen_(chosen) {
+Recorder::Recorder(
+    const std::vector<ParameterState>& parameters,
+    const BucketStorage& buckets,
+    const BucketRebuild& rebuild,
+    int64_t sample_rate)
+    : parameters_(parameters),
+      buckets_(buckets),
+      rebuild_(rebuild),
+      state_(std::make_shared<State>()),
+      sample_rate_(sample_rate) {
   DDP_CHECK_VALUE(
       sample_rate >= 1,
       "sample_rate is {}, and must be 1 or more",
@@ -40,8 +46,8 @@ void Recorder::forward_ended() {
   }
 }
 
-void Recorder::begin(int64_t step, const std::vector<Bucket>& buckets) {
-  on_ = records(step);
+void Recorder::on_begin(const Reduction& reduction) {
+  on_ = records(reduction.step);
   if (!on_) {
     return;
   }
@@ -50,34 +56,35 @@ void Recorder::begin(int64_t step, const std::vector<Bucket>& buckets) {
     auto& timeline = state_->timeline;
     state_->began = Clock::now();
     timeline = {};
-    timeline.step = step;
+    timeline.step = reduction.step;
     if (forward_began_ && forward_ended_) {
       timeline.forward_began = *forward_began_ - state_->began;
       timeline.forward_ended = *forward_ended_ - state_->began;
     }
     forward_began_.reset();
   }
-  extend(buckets);
+  on_new_buckets();
 }
 
-void Recorder::extend(const std::vector<Bucket>& buckets) {
+void Recorder::on_new_buckets() {
   if (!on_) {
     return;
   }
   const std::lock_guard<std::mutex> lock(state_->mutex);
   auto& all = state_->timeline.buckets;
-  while (all.size() < buckets.size()) {
-    const auto& buffer = buckets[all.size()].content.buffer;
+  while (all.size() < buckets_.size()) {
+    const auto& buffer = buckets_.all()[all.size()].content.buffer;
     all.emplace_back().bytes = static_cast<int64_t>(buffer.nbytes());
   }
 }
 
 void Recorder::note(
-    size_t bucket,
+    const Bucket& bucket,
     std::optional<BucketTimes::Duration> BucketTimes::*at) {
   if (on_) {
     const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->timeline.buckets.at(bucket).*at = Clock::now() - state_->began;
+    state_->timeline.buckets.at(bucket.content.index).*at =
+        Clock::now() - state_->began;
   }
 }
 
@@ -88,19 +95,20 @@ void Recorder::note(std::optional<BucketTimes::Duration> Timeline::*at) {
   }
 }
 
-void Recorder::launching(size_t bucket) {
+void Recorder::on_launch(const Bucket& bucket) {
   if (!on_) {
     return;
   }
   const std::lock_guard<std::mutex> lock(state_->mutex);
   auto& timeline = state_->timeline;
-  timeline.buckets.at(bucket).launched = Clock::now() - state_->began;
-  timeline.last_collective = "bucket " + std::to_string(bucket + 1) + " of " +
+  const auto index = bucket.content.index;
+  timeline.buckets.at(index).launched = Clock::now() - state_->began;
+  timeline.last_collective = "bucket " + std::to_string(index + 1) + " of " +
       std::to_string(timeline.buckets.size()) + ", step " +
       std::to_string(timeline.step);
 }
 
-void Recorder::launched(const Bucket& bucket) {
+void Recorder::on_launched(const Bucket& bucket) {
   if (!on_) {
     return;
   }
@@ -115,15 +123,21 @@ void Recorder::launched(const Bucket& bucket) {
       /*uses_future=*/false); // or a GPU's would fork its streams
 }
 
-void Recorder::computed(
-    const std::vector<size_t>& order,
-    int64_t unused_bytes) {
+/// This rank's part is done.
+void Recorder::on_computed(const Reduction& reduction) {
+  if (!on_) {
+    return;
+  }
   note(&Timeline::computed);
-  sums_.prev_iteration_grad_ready_order_indices = order;
-  sums_.unused_parameter_size = unused_bytes;
+  sums_.prev_iteration_grad_ready_order_indices = rebuild_.ready_order();
+  sums_.unused_parameter_size = 0;
+  for (const size_t index : reduction.unused) {
+    sums_.unused_parameter_size +=
+        static_cast<int64_t>(parameters_[index].tensor.nbytes());
+  }
 }
 
-void Recorder::finished() {
+void Recorder::on_end(const Reduction& /*reduction*/) {
   note(&Timeline::finished);
   if (on_) {
     add_up();

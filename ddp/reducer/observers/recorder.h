@@ -1,6 +1,7 @@
 #pragma once
 
-#include <ddp/reducer/buckets/bucket.h>
+#include <ddp/reducer/buckets/bucket_rebuild.h>
+#include <ddp/reducer/core/reduction_observer.h>
 #include <ddp/statistics.h>
 
 #include <mutex>
@@ -16,16 +17,24 @@ struct StepRange {
   int64_t last = -1;
 };
 
-/// Keeps the times of some backwards: those of `chosen`, the first few, each
-/// `sample_rate`th, and all while `record_all` says so. Of the others it reads
-/// no clock.
-class Recorder {
+/// Keeps the times of some backwards: those that were chosen, the first few,
+/// each `sample_rate`th, and all while `record_all` says so. Of the others it
+/// reads no clock.
+class Recorder final : public ReductionObserver {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Throws `c10::ValueError` where `sample_rate` is less than 1.
-  Recorder(int64_t sample_rate, StepRange chosen);
+  /// All that is referred to must live as long. Throws `c10::ValueError` where
+  /// `sample_rate` is less than 1.
+  Recorder(
+      const std::vector<ParameterState>& parameters,
+      const BucketStorage& buckets,
+      const BucketRebuild& rebuild,
+      int64_t sample_rate);
 
+  void choose(StepRange steps) {
+    chosen_ = steps;
+  }
   void record_all(bool all) {
     all_ = all;
   }
@@ -34,23 +43,26 @@ class Recorder {
   void forward_began(int64_t step);
   void forward_ended();
 
-  void begin(int64_t step, const std::vector<Bucket>& buckets);
   /// Whether the backward that began last is recorded.
   bool is_on() const {
     return on_;
   }
-  /// Takes in buckets that were added since.
-  void extend(const std::vector<Bucket>& buckets);
-  /// What has just come of a bucket.
-  void note(
-      size_t bucket,
-      std::optional<BucketTimes::Duration> BucketTimes::*at);
-  /// Before its reduction is started: it may be complete right after.
-  void launching(size_t bucket);
-  void launched(const Bucket& bucket);
-  /// This rank has all its gradients, which came in this order.
-  void computed(const std::vector<size_t>& order, int64_t unused_bytes);
-  void finished();
+
+  void on_begin(const Reduction& reduction) override;
+  void on_bucket_ready(const Bucket& bucket) override {
+    note(bucket, &BucketTimes::ready);
+  }
+  void on_launch(const Bucket& bucket) override;
+  void on_launched(const Bucket& bucket) override;
+  void on_computed(const Reduction& reduction) override;
+  void on_new_buckets() override;
+  void on_wait(const Bucket& bucket) override {
+    note(bucket, &BucketTimes::waiting);
+  }
+  void on_waited(const Bucket& bucket) override {
+    note(bucket, &BucketTimes::waited);
+  }
+  void on_end(const Reduction& reduction) override;
 
   /// Of the last backward that was recorded.
   Timeline timeline() const;
@@ -72,9 +84,15 @@ class Recorder {
   };
 
   bool records(int64_t step) const;
+  void note(
+      const Bucket& bucket,
+      std::optional<BucketTimes::Duration> BucketTimes::*at);
   void note(std::optional<BucketTimes::Duration> Timeline::*at);
   void add_up();
 
+  const std::vector<ParameterState>& parameters_;
+  const BucketStorage& buckets_;
+  const BucketRebuild& rebuild_;
   std::shared_ptr<State> state_;
   bool on_ = false;
   bool all_ = false;

@@ -66,7 +66,14 @@ std::optional<std::vector<Digests>> gathered(
 
 } // namespace
 
-void add_to_digest(uint64_t& digest, const at::Tensor& gradient) {
+FirstGradients::FirstGradients(
+    c10::intrusive_ptr<c10d::Store> store,
+    const ProcessGroup& group)
+    : store_(std::move(store)), group_(group) {}
+
+void FirstGradients::on_own_gradient(
+    const ParameterState& /*parameter*/,
+    const at::Tensor& gradient) {
   const auto parts = dense_parts(gradient);
   const auto& values = parts[0];
   if (values.numel() == 0) {
@@ -75,17 +82,17 @@ void add_to_digest(uint64_t& digest, const at::Tensor& gradient) {
   const auto some = values.detach().flatten().narrow(
       0, 0, std::min(values.numel(), kMaxElements));
   if (some.count_nonzero().item<int64_t>() > 0) { // zeros are of no data
-    digest += tensor_hash(some, static_cast<uint64_t>(values.numel()));
+    digest_ += tensor_hash(some, static_cast<uint64_t>(values.numel()));
   }
 }
 
-void compare_first_gradients(
-    const c10::intrusive_ptr<c10d::Store>& store,
-    const ProcessGroup& group,
-    uint64_t digest) {
+void FirstGradients::on_all_launched(const Reduction& reduction) {
+  if (reduction.step != kSteps) {
+    return;
+  }
   try {
-    const auto all = gathered(store, group, "first_gradients", {digest});
-    if (all && digest != 0 &&
+    const auto all = gathered(store_, group_, "first_gradients", {digest_});
+    if (all && digest_ != 0 &&
         std::equal(all->begin() + 1, all->end(), all->begin())) {
       TORCH_WARN(
           "ddp: in the first backwards all ranks have the same gradients, bit "

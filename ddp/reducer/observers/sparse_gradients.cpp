@@ -29,8 +29,9 @@ at::Tensor no_rows(const at::Tensor& parameter) {
 
 SparseGradients::SparseGradients(
     std::vector<ParameterState>& parameters,
-    const ProcessGroup& group)
-    : parameters_(parameters), group_(group) {}
+    const ProcessGroup& group,
+    Check check)
+    : parameters_(parameters), group_(group), check_(std::move(check)) {}
 
 bool SparseGradients::any_managed() const {
   return std::any_of(indices_.begin(), indices_.end(), [this](size_t index) {
@@ -38,11 +39,7 @@ bool SparseGradients::any_managed() const {
   });
 }
 
-void SparseGradients::launch(
-    int64_t divisor,
-    bool has_inputs,
-    const std::function<void(const ParameterState&, const at::Tensor&)>&
-        check) {
+void SparseGradients::on_all_launched(const Reduction& reduction) {
   const at::NoGradGuard no_grad;
   auto& group = ProcessGroupImpl::of(group_);
   for (const size_t index : indices_) {
@@ -53,15 +50,15 @@ void SparseGradients::launch(
     const std::lock_guard<std::recursive_mutex> lock(group.launching);
     check_usable(group, kReduction);
     const auto& grad = parameter.tensor.grad();
-    const bool contributes = grad.defined() && has_inputs;
+    const bool contributes = grad.defined() && reduction.has_inputs;
     parameter.contribution = parameter.used
         ? ParameterState::Contribution::kScaled
         : ParameterState::Contribution::kUnused;
     if (contributes) {
-      check(parameter, grad);
+      check_(parameter, grad);
     }
     std::vector<at::Tensor> tensors{
-        contributes ? grad.detach().clone().div_(divisor)
+        contributes ? grad.detach().clone().div_(reduction.divisor)
                     : no_rows(parameter.tensor)};
     ++group.launched; // by which a rank that does not come is found
     parameter.sparse_future = group_.c10d()
@@ -71,7 +68,7 @@ void SparseGradients::launch(
   }
 }
 
-void SparseGradients::wait() const {
+void SparseGradients::on_reduced() {
   for (const size_t index : indices_) {
     const auto& parameter = parameters_[index];
     if (parameter.sparse_future) {
@@ -81,7 +78,7 @@ void SparseGradients::wait() const {
   }
 }
 
-void SparseGradients::hand_out() {
+void SparseGradients::on_handed_out() {
   for (const size_t index : indices_) {
     auto& parameter = parameters_[index];
     if (const auto future = std::exchange(parameter.sparse_future, nullptr);

@@ -1,18 +1,21 @@
 #pragma once
 
-#include <ddp/process_group.h>
-#include <ddp/reducer/buckets/parameter_state.h>
+#include <ddp/reducer/core/reduction_observer.h>
 
 namespace ddp::detail {
 
 /// The sparse gradients of a Reducer. They travel one by one over the CPU's
 /// backend, gloo or mpi: NCCL does not know them.
-class SparseGradients {
+class SparseGradients final : public ReductionObserver {
  public:
+  /// Looks at a gradient of this rank.
+  using Check = std::function<void(const ParameterState&, const at::Tensor&)>;
+
   /// `parameters` must live as long.
   SparseGradients(
       std::vector<ParameterState>& parameters,
-      const ProcessGroup& group);
+      const ProcessGroup& group,
+      Check check);
 
   /// Of the parameter with this index.
   void add(size_t index) {
@@ -24,23 +27,17 @@ class SparseGradients {
   /// Whether there is one that is averaged: its parameter is not frozen.
   bool any_managed() const;
 
-  /// Starts to average what is managed. `check` looks at each gradient of this
-  /// rank. One that `has_inputs` no more takes part with zeros.
-  void launch(
-      int64_t divisor,
-      bool has_inputs,
-      const std::function<void(const ParameterState&, const at::Tensor&)>&
-          check);
-
+  /// Starts to average what is managed. Collective.
+  void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
-  void wait() const;
-
+  void on_reduced() override;
   /// Gives the parameters the means.
-  void hand_out();
+  void on_handed_out() override;
 
  private:
   std::vector<ParameterState>& parameters_;
   ProcessGroup group_;
+  Check check_;
   std::vector<size_t> indices_;
 };
 

@@ -10,9 +10,11 @@ namespace ddp::detail {
 
 StepCheck::StepCheck(
     NamedTensors parameters,
+    const ProcessGroup& group,
     int64_t divergence_every,
     bool finite)
     : parameters_(std::move(parameters)),
+      group_(group),
       divergence_every_(divergence_every),
       finite_(finite) {
   DDP_CHECK_VALUE(
@@ -21,19 +23,18 @@ StepCheck::StepCheck(
       divergence_every);
 }
 
-void StepCheck::look_at(const std::string& name, const at::Tensor& gradient) {
+void StepCheck::on_own_gradient(
+    const ParameterState& parameter,
+    const at::Tensor& gradient) {
   if (finite_ && !is_finite(count_not_finite(dense_parts(gradient)[0]))) {
-    not_finite_.names.push_back(name);
+    not_finite_.names.push_back(parameter.name);
     not_finite_.tensors.push_back(gradient.detach().clone());
   }
 }
 
-void StepCheck::start(
-    int64_t step,
-    const ProcessGroup& group,
-    bool comparable) {
-  const bool compare =
-      comparable && divergence_every_ > 0 && step % divergence_every_ == 0;
+void StepCheck::on_all_launched(const Reduction& reduction) {
+  const bool compare = reduction.of_all && divergence_every_ > 0 &&
+      reduction.step % divergence_every_ == 0;
   if (!compare && !finite_) {
     return;
   }
@@ -48,20 +49,20 @@ void StepCheck::start(
        static_cast<int64_t>(digest),
        static_cast<int64_t>(~digest)},
       at::kLong);
-  work_ = group.all_reduce_async(message_, ReduceOp::kMax);
+  work_ = group_.all_reduce_async(message_, ReduceOp::kMax);
 }
 
-void StepCheck::finish(const ProcessGroup& group) {
+void StepCheck::on_reduced() {
   if (!message_.defined()) {
     return;
   }
   work_.wait();
   const auto* message = message_.const_data_ptr<int64_t>();
   if (message[0] != 0) {
-    verify_finite(not_finite_, group, "gradients");
+    verify_finite(not_finite_, group_, "gradients");
   }
   if (message[1] != ~message[2]) {
-    verify_same_values(parameters_, group, "parameters");
+    verify_same_values(parameters_, group_, "parameters");
   }
   message_.reset();
 }

@@ -47,6 +47,12 @@ bool has_some_of(
 
 } // namespace
 
+StepInBackward::StepInBackward(
+    std::vector<ParameterState>& parameters,
+    GradientReduction& reduction,
+    bool at_once)
+    : parameters_(parameters), reduction_(reduction), at_once_(at_once) {}
+
 StepInBackward::~StepInBackward() {
   if (optimizer_) {
     set_stepped(*optimizer_, false);
@@ -74,8 +80,32 @@ void StepInBackward::attach(
   set_stepped(optimizer, true);
 }
 
-std::unique_ptr<PartialStep> StepInBackward::begin() const {
-  return optimizer_ ? std::make_unique<PartialStep>(*optimizer_) : nullptr;
+void StepInBackward::on_all_launched(const Reduction& reduction) {
+  steps_buckets_ =
+      optimizer_ && at_once_ && reduction.unused.empty(); // none is put back
+}
+
+PartialStep& StepInBackward::step() {
+  if (!step_) {
+    step_ = std::make_unique<PartialStep>(*optimizer_);
+  }
+  return *step_;
+}
+
+void StepInBackward::on_bucket_done(const Bucket& bucket) {
+  if (steps_buckets_) {
+    for (const size_t index : bucket.indices) {
+      reduction_.hand_out(parameters_[index]);
+    }
+    step().step(bucket.content.parameters);
+  }
+}
+
+void StepInBackward::on_handed_out() {
+  if (optimizer_) {
+    step().step_rest();
+    step_.reset();
+  }
 }
 
 void check_not_stepped_in_backward(

@@ -1,17 +1,23 @@
 #pragma once
 
-#include <ddp/process_group.h>
+#include <ddp/reducer/core/gradient_reduction.h>
 #include <ddp/reducer/observers/partial_step.h>
 
 namespace ddp::detail {
 
 /// The optimizer that steps at the end of a Reducer's backwards.
-class StepInBackward {
+class StepInBackward final : public ReductionObserver {
  public:
-  StepInBackward() = default;
+  /// All that is referred to must live as long. `at_once`: a bucket's
+  /// parameters may be stepped before the others' gradients are known, since
+  /// nothing else can refuse them.
+  StepInBackward(
+      std::vector<ParameterState>& parameters,
+      GradientReduction& reduction,
+      bool at_once);
   StepInBackward(const StepInBackward&) = delete;
   StepInBackward& operator=(const StepInBackward&) = delete;
-  ~StepInBackward();
+  ~StepInBackward() override;
 
   /// Throws `c10::ValueError` where the optimizer looks at more than one
   /// parameter at once, communicates, or has none of `parameters`, and where it
@@ -26,11 +32,23 @@ class StepInBackward {
     return optimizer_;
   }
 
-  /// The step of one backward; null where there is no optimizer.
-  std::unique_ptr<PartialStep> begin() const;
+  void on_all_launched(const Reduction& reduction) override;
+  void on_bucket_done(const Bucket& bucket) override;
+  void on_handed_out() override;
+  void on_failed() override {
+    step_.reset();
+  }
 
  private:
+  PartialStep& step();
+
+  std::vector<ParameterState>& parameters_;
+  GradientReduction& reduction_;
+  bool at_once_;
   torch::optim::Optimizer* optimizer_ = nullptr;
+  /// Of this backward, from the first bucket that is stepped on.
+  std::unique_ptr<PartialStep> step_;
+  bool steps_buckets_ = false;
 };
 
 /// Throws `c10::Error` where a Reducer steps this optimizer in backward:

@@ -118,36 +118,51 @@ ReducerOptions with_timeline_variables(ReducerOptions options) {
   return options;
 }
 
-std::optional<TimelineFile> TimelineFile::make(
+TimelineFile::TimelineFile(
     const ReducerOptions& options,
-    const std::string& reducer) {
-  if (options.timeline_folder().empty()) {
-    return std::nullopt;
-  }
-  TimelineFile file;
-  file.folder_ = std::filesystem::absolute(options.timeline_folder());
-  file.steps_ = parse_steps(options.timeline_steps());
-  file.reducer_ = plain(reducer);
+    const std::string& reducer,
+    const ProcessGroup& group,
+    Recorder& recorder,
+    const CaptureCheck& capture)
+    : folder_(std::filesystem::absolute(options.timeline_folder())),
+      steps_(parse_steps(options.timeline_steps())),
+      reducer_(plain(reducer)),
+      group_(group),
+      recorder_(recorder),
+      capture_(capture) {
   std::error_code error;
-  std::filesystem::create_directories(file.folder_, error);
+  std::filesystem::create_directories(folder_, error);
   DDP_CHECK_VALUE(
       !error,
       "timeline_folder or DDP_TIMELINE: cannot make {}: {}",
-      file.folder_,
+      folder_,
       error.message());
-  return file;
+  recorder_.choose(steps_);
 }
 
-void TimelineFile::measure_clock(const ProcessGroup& group) {
+void TimelineFile::on_end(const Reduction& reduction) {
+  if (!steps_.contains(reduction.step)) {
+    return;
+  }
+  recorded_.emplace_back(recorder_.timeline(), recorder_.began());
+  if (!clock_ && !capture_.is_capturing()) {
+    measure_clock();
+  }
+  if (reduction.step == steps_.last) {
+    write();
+  }
+}
+
+void TimelineFile::measure_clock() {
   const auto token = at::zeros({1});
   auto times = at::empty({kMeetings, 2}, at::kLong);
   auto* next = times.mutable_data_ptr<int64_t>();
   for (int i = 0; i < kMeetings; ++i) {
     *next++ = nanoseconds(Clock::now());
-    group.all_reduce(token);
+    group_.all_reduce(token);
     *next++ = nanoseconds(Clock::now());
   }
-  const auto all = group.all_gather(times);
+  const auto all = group_.all_gather(times);
   const auto meetings = [&](size_t rank) {
     const auto* values = all[rank].const_data_ptr<int64_t>();
     std::vector<Meeting> result;
@@ -156,16 +171,12 @@ void TimelineFile::measure_clock(const ProcessGroup& group) {
     }
     return result;
   };
-  clock_ = group.rank() == 0
+  clock_ = group_.rank() == 0
       ? ClockOffset()
-      : clock_offset(meetings(0), meetings(group.rank()));
+      : clock_offset(meetings(0), meetings(group_.rank()));
 }
 
-void TimelineFile::add(const Timeline& timeline, Clock::time_point began) {
-  recorded_.emplace_back(timeline, began);
-}
-
-void TimelineFile::write(const ProcessGroup& group) {
+void TimelineFile::write() {
   if (recorded_.empty()) {
     return;
   }
@@ -175,8 +186,8 @@ void TimelineFile::write(const ProcessGroup& group) {
   }
   json content{
       {"ddp_timeline", 1},
-      {"rank", group.rank()},
-      {"world_size", group.size()},
+      {"rank", group_.rank()},
+      {"world_size", group_.size()},
       {"host", host_name()},
       {"reducer", reducer_},
       {"steps", steps}};
@@ -185,7 +196,7 @@ void TimelineFile::write(const ProcessGroup& group) {
     content["clock_error"] = clock_->error.count();
   }
   const auto path = folder_ + "/" + reducer_ + ".rank" +
-      std::to_string(group.rank()) + ".json";
+      std::to_string(group_.rank()) + ".json";
   try {
     const auto text =
         content.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";

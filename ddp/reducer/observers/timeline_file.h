@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/process_group.h>
+#include <ddp/reducer/observers/capture_check.h>
 #include <ddp/reducer/observers/recorder.h>
 #include <ddp/reducer_options.h>
 #include <ddp/statistics.h>
@@ -31,34 +32,36 @@ StepRange parse_steps(const std::string& text);
 ReducerOptions with_timeline_variables(ReducerOptions options);
 
 /// This rank's times of some backwards, as a file that `ddp-timeline` reads.
-class TimelineFile {
+class TimelineFile final : public ReductionObserver {
  public:
-  /// None unless the options name a folder, which is made. `reducer` is a name
-  /// of the Reducer that all ranks have. Throws `c10::ValueError`.
-  static std::optional<TimelineFile> make(
+  /// Makes the folder that the options name. `reducer` is a name of the Reducer
+  /// that all ranks have. The rest must live as long. Throws `c10::ValueError`.
+  TimelineFile(
       const ReducerOptions& options,
-      const std::string& reducer);
+      const std::string& reducer,
+      const ProcessGroup& group,
+      Recorder& recorder,
+      const CaptureCheck& capture);
 
-  StepRange steps() const {
-    return steps_;
+  bool ends_with_collectives() const override {
+    return !clock_;
   }
+  /// Takes in the times, the first time with the ranks' clocks compared, and
+  /// writes after the last step.
+  void on_end(const Reduction& reduction) override;
 
-  bool has_clock() const {
-    return clock_.has_value();
-  }
-  /// Compares the ranks' clocks. Collective.
-  void measure_clock(const ProcessGroup& group);
-
-  /// `began` is what the times count from.
-  void add(const Timeline& timeline, Recorder::Clock::time_point began);
-
-  /// Writes what has been added, unless that was done. Warns where it cannot.
-  void write(const ProcessGroup& group);
+  /// Writes what was taken in, unless that was done. Warns where it cannot.
+  void write();
 
  private:
+  void measure_clock();
+
   std::string folder_;
   StepRange steps_;
   std::string reducer_;
+  ProcessGroup group_;
+  Recorder& recorder_;
+  const CaptureCheck& capture_;
   std::optional<ClockOffset> clock_;
   std::vector<std::pair<Timeline, Recorder::Clock::time_point>> recorded_;
 };

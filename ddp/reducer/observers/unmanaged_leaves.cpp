@@ -1,6 +1,8 @@
 #include <ddp/reducer/observers/unmanaged_leaves.h>
 
 #include <ddp/internal/check.h>
+#include <ddp/reducer/core/gradient_hook.h>
+#include <ddp/reducer/core/orphans.h>
 
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -13,6 +15,9 @@ namespace ddp::detail {
 namespace {
 
 namespace autograd = torch::autograd;
+
+/// In how many backwards to look.
+constexpr int64_t kInspected = 3;
 
 // Enough to see what is wrong; a model may have thousands of parameters.
 constexpr size_t kMaxShown = 8;
@@ -243,6 +248,25 @@ std::string UnmanagedLeaves::inspect(
   }
   const auto ordered = in_order(std::move(leaves));
   return report(ordered, twins(ordered, managed_, unreached));
+}
+
+LeafReport::LeafReport(UnmanagedLeaves leaves, Reaction reaction)
+    : leaves_(std::move(leaves)), reaction_(reaction) {}
+
+void LeafReport::on_backward() {
+  if (!leaves_) {
+    return;
+  }
+  const auto report = leaves_->inspect([](const at::Tensor& leaf) {
+    return gradient_listener(leaf) && !is_orphan(leaf);
+  });
+  if (++backwards_ == kInspected) {
+    leaves_.reset();
+  }
+  if (!report.empty()) {
+    DDP_CHECK(reaction_ == Reaction::kWarn, report);
+    TORCH_WARN("ddp: ", report);
+  }
 }
 
 } // namespace ddp::detail

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <ddp/module_state.h>
+#include <ddp/reducer/core/reduction_observer.h>
+#include <ddp/reducer_options.h>
 
 #include <functional>
 #include <unordered_map>
@@ -41,6 +43,21 @@ class UnmanagedLeaves {
   TensorSet settled_;
   /// Those met before, with the number of the first operation that used them.
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
+};
+
+/// Tells of such leaves in the first backwards.
+class LeafReport final : public ReductionObserver {
+ public:
+  /// `reaction`: not `kIgnore`.
+  LeafReport(UnmanagedLeaves leaves, Reaction reaction);
+
+  /// May throw `c10::Error`.
+  void on_backward() override;
+
+ private:
+  std::optional<UnmanagedLeaves> leaves_;
+  Reaction reaction_;
+  int64_t backwards_ = 0;
 };
 
 } // namespace ddp::detail

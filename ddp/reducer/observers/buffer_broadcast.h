@@ -1,0 +1,36 @@
+#pragma once
+
+#include <common/heartbeat_page.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/module_state.h>
+#include <ddp/process_group/async_broadcast.h>
+#include <ddp/reducer/core/reduction_observer.h>
+
+namespace ddp::detail {
+
+/// Gives all ranks one rank's buffers after each backward.
+class BufferBroadcast final : public ReductionObserver {
+ public:
+  BufferBroadcast(std::function<NamedTensors()> buffers, ProcessGroup group)
+      : buffers_(std::move(buffers)), group_(std::move(group)) {}
+
+  /// The buffers there are now.
+  std::vector<at::Tensor> tensors() const {
+    return buffers_().tensors;
+  }
+
+  void on_all_launched(const Reduction& reduction) override {
+    broadcast_.start(tensors(), group_, reduction.root);
+  }
+  void on_handed_out() override {
+    const heartbeat::Activity activity(kBufferBroadcast);
+    broadcast_.finish();
+  }
+
+ private:
+  std::function<NamedTensors()> buffers_;
+  ProcessGroup group_;
+  AsyncBroadcast broadcast_;
+};
+
+} // namespace ddp::detail

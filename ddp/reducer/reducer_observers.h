@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ddp/reducer/core/backward_comparison.h>
+#include <ddp/reducer/observers/buffer_broadcast.h>
+#include <ddp/reducer/observers/capture_check.h>
+#include <ddp/reducer/observers/measured_buckets.h>
+#include <ddp/reducer/observers/module_membership.h>
+#include <ddp/reducer/observers/replica_digests.h>
+#include <ddp/reducer/observers/sparse_gradients.h>
+#include <ddp/reducer/observers/step_check.h>
+#include <ddp/reducer/observers/step_in_backward.h>
+#include <ddp/reducer/observers/timeline_file.h>
+#include <ddp/reducer/observers/unmanaged_leaves.h>
+#include <ddp/reducer/progress.h>
+
+namespace ddp::detail {
+
+/// What a Reducer's options add to the averaging of gradients. The list has
+/// what is on; in a group of one, whose gradients are only looked at, few are.
+struct ReducerObservers {
+  /// `name` is the Reducer's, `store` its part of the group's; buffers are
+  /// broadcast where `sends_buffers`. All that is referred to must live as
+  /// long.
+  ReducerObservers(
+      const ManagedState& state,
+      const ReducerOptions& options,
+      const ProcessGroup& group,
+      bool sends_buffers,
+      const std::string& name,
+      const c10::intrusive_ptr<c10d::Store>& store,
+      std::vector<ParameterState>& parameters,
+      BucketStorage& buckets,
+      const BucketRebuild& rebuild,
+      GradientReduction& reduction);
+
+  /// A reduction begins; the buckets are laid out anew after the one of step
+  /// `rebuilt_after`. `joined`: within a `Join`.
+  void begin(const Reduction& reduction, int64_t rebuilt_after, bool joined);
+
+  /// Whether ranks compare what they should share, and may not.
+  bool compares_replicas;
+  ObserverList list;
+
+  Progress progress;
+  std::optional<LeafReport> leaf_report;
+  ModuleMembership module;
+  CaptureCheck capture;
+  Recorder recorder;
+  std::optional<TimelineFile> timeline_file;
+  BackwardComparison comparison;
+  SparseGradients sparse;
+  BufferBroadcast buffers;
+  StepCheck check;
+  FirstGradients first_gradients;
+  MeasuredBuckets measured;
+  StepInBackward step_in_backward;
+};
+
+} // namespace ddp::detail
