@@ -79,7 +79,7 @@ void JoinParticipation::complete_shadow() {
   }
   reducer_.guarded([&] { reducer_.finish(); });
   has_no_inputs_ = false;
-  reducer_.reduced_ = false;
+  reducer_.sync_.forget_reduced();
 }
 
 /// Ranks that stopped early have parameters of an earlier step.

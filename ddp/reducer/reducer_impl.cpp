@@ -36,32 +36,39 @@ ReducerImpl::ReducerImpl(
     const detail::ManagedState& state,
     ProcessGroup group,
     ReducerOptions options,
-    SyncDecision sync_decision)
-    : decision(sync_decision),
-      group_(std::move(group)),
+    SyncDecision decision)
+    : group_(std::move(group)),
       name_(next_name(group_)),
       options_(std::move(options)),
       buckets_(parameters_, group_),
       reduction_(parameters_, buckets_, group_, options_, observers_.list),
       rebuild_(options_, buckets_, group_),
       store_(own_store(group_, name_)),
-      unused_agreement_(
-          store_,
-          group_.size(),
-          group_.timeout(),
-          /*kept_together=*/!options_.comm_hook()),
       observers_(
           state,
           options_,
           group_,
-          sync_decision == SyncDecision::kInBackward &&
-              options_.broadcast_buffers(),
+          decision == SyncDecision::kInBackward && options_.broadcast_buffers(),
           name_,
           store_,
           parameters_,
           buckets_,
           rebuild_,
-          reduction_) {
+          reduction_),
+      unused_(
+          parameters_,
+          buckets_,
+          reduction_,
+          group_,
+          store_,
+          /*kept_together=*/!options_.comm_hook()),
+      unfrozen_(parameters_, buckets_, observers_.comparison, options_),
+      nested_(options_.static_graph()),
+      sync_(group_.c10d() ? decision : SyncDecision::kInBackward) {
+  current_.of_all = group_.c10d() != nullptr;
+  if (options_.skip_all_reduce_unused_params()) {
+    skipped_.emplace(parameters_, buckets_, observers_.comparison);
+  }
   check_caps(options_);
   const auto trainable = add_parameters(state);
   observers_.progress.name(parameters_.front().key, parameters_.size());
@@ -70,7 +77,7 @@ ReducerImpl::ReducerImpl(
     attach();
     return;
   }
-  manage(trainable);
+  unfrozen_.manage(trainable);
   observers_.measured.start();
   claim_hook();
   attach();
@@ -170,14 +177,13 @@ std::vector<BucketIndices> ReducerImpl::bucket_indices() const {
 
 void ReducerImpl::begin_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++no_sync_depth_;
-  forward_pending_ = false;
+  sync_.begin_no_sync();
 }
 
 void ReducerImpl::end_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  --no_sync_depth_;
-  find_unfrozen(); // also on a rank that had no backward
+  sync_.end_no_sync();
+  unfrozen_.find(); // also on a rank that had no backward
 }
 
 } // namespace ddp

@@ -221,19 +221,10 @@ void ReducerImpl::lay_out(const LayoutState& state) {
     }
     return;
   }
-  for (auto& parameter : parameters_) {
-    if (!parameter.sparse && parameter.managed) {
-      parameter.managed = false; // taken in at the next backward
-      parameter.bucket = ParameterState::kNoBucket;
-      --managed_;
-    }
-  }
+  unfrozen_.release(); // the rest is taken in at the next backward
   for (auto order : state.orders) {
     const bool first = buckets_.orders().empty();
-    for (const size_t index : order) {
-      parameters_[index].managed = true;
-      ++managed_;
-    }
+    unfrozen_.take(order);
     if (first && !observers_.measured.counts().empty()) {
       buckets_.append(order, observers_.measured.split(order));
     } else if (first && state.rebuilt && rebuilds_in) {

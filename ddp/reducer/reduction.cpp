@@ -42,7 +42,7 @@ void ReducerImpl::on_gradient(size_t index, at::Tensor& gradient) {
   // Not where what came is undefined.
   parameter.used = parameter.used || parameter.has_grown(gradient);
   if (idle()) {
-    if (!communicates()) {
+    if (!sync_.decides_now()) {
       accumulate();
       return;
     }
@@ -68,25 +68,13 @@ void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
         return detail::gradient_listener(leaf) == this;
       });
   const std::lock_guard<std::mutex> lock(mutex_);
-  forward_pending_ = true;
-}
-
-/// Whether a backward is reduced that reaches a parameter and has not come
-/// through an anchor: a gradient penalty's, which differentiates a gradient.
-bool ReducerImpl::communicates() const {
-  return decision == SyncDecision::kInForward && group_.c10d()
-      ? forward_pending_
-      : synchronizes();
+  sync_.forward_came();
 }
 
 /// A gradient of a backward that communicates nothing.
 void ReducerImpl::accumulate() {
   accumulated_ = true;
-  const int task = torch::autograd::get_current_graph_task_id();
-  if (task != searched_task_) {
-    searched_task_ = task;
-    find_unfrozen();
-  }
+  unfrozen_.find_in(torch::autograd::get_current_graph_task_id());
 }
 
 bool ReducerImpl::idle() const {
@@ -153,34 +141,27 @@ void ReducerImpl::begin() {
   current_.has_inputs = !participation.has_no_inputs();
   current_.of_all = !join || join->live == group_.size();
   current_.root = join ? join->last_live : 0;
-  // A backward that is older than one that was reduced contains it: the engine
-  // nests so deeply that it changed threads (see EndOfBackward).
-  const int task = torch::autograd::get_current_graph_task_id();
-  deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
+  nested_.begin(torch::autograd::get_current_graph_task_id());
   observers_.begin(current_, rebuild_.step().value_or(1), join.has_value());
-  observers_.comparison.expect(
-      managed_ < parameters_.size() ||
-      options_.skip_all_reduce_unused_params());
+  observers_.comparison.expect(!unfrozen_.all_managed() || skipped_);
   reduction_.begin(current_);
   rebuild_.begin(current_.step, observers_.recorder.is_on());
 }
 
 void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
-  ++parameter.arrivals;
-  parameter.task = torch::autograd::get_current_graph_task_id();
-  newest_task_ = std::max(newest_task_, parameter.task);
+  nested_.arrive(parameter, torch::autograd::get_current_graph_task_id());
   if (parameter.bucket == ParameterState::kNoBucket) {
     return;
   }
   if (parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
     rebuild_.ready(index);
   }
-  if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
-    return; // it may come again: it waits for the end of backward
+  if (nested_.may_come_again(parameter)) {
+    return; // it waits for the end of backward
   }
   DDP_CHECK(
-      parameter.contribution == Contribution::kPending,
+      parameter.contribution == ParameterState::Contribution::kPending,
       "the gradient of {} came again in one backward, after its reduction "
       "began: it came {} times in earlier ones. With static_graph backward "
       "inside backward (activation checkpointing) must reach a parameter as "
@@ -193,37 +174,53 @@ void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   }
 }
 
-/// Gradients that came in a backward inside this one may come more often in
-/// another step, unless the user says that they do not.
-void ReducerImpl::find_nested() {
-  const int outermost = torch::autograd::get_current_graph_task_id();
-  if (newest_task_ <= outermost) {
-    return;
-  }
-  for (auto& parameter : parameters_) {
-    parameter.nested = parameter.nested ||
-        (parameter.arrivals > 0 && parameter.task > outermost &&
-         !options_.static_graph());
-  }
-}
-
 /// At the end of backward: contributes for parameters that it did not reach.
 void ReducerImpl::contribute_rest() {
-  find_nested();
-  adopt_unfrozen();
-  find_absent();
+  nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
+  if (unfrozen_.adopt(current_.step)) {
+    observers_.list.tell(&Observer::on_new_buckets);
+  }
+  if (!reduction_.is_complete() || !observers_.sparse.empty()) {
+    current_.unused = unused_.find(*this);
+  }
   observers_.list.tell(&Observer::on_computed, current_);
-  if (options_.skip_all_reduce_unused_params()) {
-    skip_unused_buckets();
+  if (skipped_) {
+    skipped_->leave_out(current_);
   }
-  if (!current_.unused.empty()) {
-    unused_agreement_.announce(current_.step);
-  }
+  unused_.announce(current_);
   reduction_.mark_rest_ready();
   if (current_.step == rebuild_.step()) {
     rebuild_.start(parameters_);
   }
   observers_.list.tell(&Observer::on_all_launched, current_);
+}
+
+void ReducerImpl::finish() {
+  if (observers_.list.end_with_collectives()) {
+    participation.announce_end();
+  }
+  for (auto& bucket : buckets_) {
+    if (bucket.future) {
+      reduction_.wait(bucket);
+    }
+  }
+  observers_.list.tell(&Observer::on_reduced);
+  unused_.restore(current_);
+  reduction_.hand_out_all();
+  observers_.list.tell(&Observer::on_handed_out);
+  close();
+}
+
+/// Makes ready for the next backward.
+void ReducerImpl::close() {
+  current_.unused.clear();
+  reduction_.end();
+  open_ = false;
+  sync_.reduced();
+  observers_.list.tell(&Observer::on_end, current_);
+  if (current_.step == rebuild_.step()) {
+    rebuild_.finish();
+  }
 }
 
 void ReducerImpl::finish_backward() {
@@ -232,14 +229,7 @@ void ReducerImpl::finish_backward() {
     return;
   }
   check_usable();
-  DDP_CHECK(
-      finishes_ || current_.step <= 1,
-      "finish_backward() is called for the first time after {} reductions: "
-      "call it in every step from the first on, on all ranks, or it cannot "
-      "know whether this step was reduced",
-      current_.step);
-  finishes_ = true;
-  if (!reduced_) {
+  if (sync_.finish(current_.step)) {
     participation.announce_reduction();
     guarded([&] {
       begin();
@@ -247,7 +237,7 @@ void ReducerImpl::finish_backward() {
       finish();
     });
   }
-  reduced_ = false;
+  sync_.forget_reduced();
 }
 
 } // namespace ddp

@@ -70,7 +70,7 @@ void ForwardState::anchor(const OutputAnchors& outputs) {
 }
 
 void ForwardState::anchor_unseen() {
-  ReducerImpl::of(reducer_).decision = SyncDecision::kInBackward;
+  ReducerImpl::of(reducer_).decide_in_backward();
 }
 
 } // namespace ddp::detail

@@ -28,7 +28,12 @@ BackwardComparison::BackwardComparison(
 void BackwardComparison::compare(
     int64_t step,
     const std::string& noun,
-    const std::string& names) {
+    const std::vector<ParameterState>& parameters,
+    const std::vector<size_t>& indices) {
+  std::string names = indices.empty() ? "nothing" : "";
+  for (const size_t index : indices) {
+    names += (names.empty() ? "" : " ") + parameters[index].name;
+  }
   step_ = step;
   if (store_) {
     answered_within(

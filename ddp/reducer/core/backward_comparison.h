@@ -18,9 +18,13 @@ class BackwardComparison final : public ReductionObserver {
       const ProcessGroup& group);
 
   /// Waits for the others to come to the same point of backward `step` with the
-  /// same `names`; `noun` says of what. Throws `c10::Error` where they do not.
-  /// Collective.
-  void compare(int64_t step, const std::string& noun, const std::string& names);
+  /// same `indices` of parameters; `noun` says of what. Throws `c10::Error`
+  /// where they do not. Collective.
+  void compare(
+      int64_t step,
+      const std::string& noun,
+      const std::vector<ParameterState>& parameters,
+      const std::vector<size_t>& indices);
 
   /// Whether another rank may compare something that this one does not.
   void expect(bool others) {

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ddp/reducer/buckets/parameter_state.h>
+
+#include <algorithm>
+
+namespace ddp::detail {
+
+/// Which gradients may come again before the outermost backward ends, since
+/// activation checkpointing runs backwards inside it. Backwards are known by
+/// the numbers that the engine counts them with.
+class NestedBackwards {
+ public:
+  /// `static_graph`: a gradient comes as often in each step.
+  explicit NestedBackwards(bool static_graph) : static_graph_(static_graph) {}
+
+  /// A reduction begins in backward `task`, or outside of any: -1. One that is
+  /// older than what was reduced contains that: the engine nests so deeply that
+  /// it changed threads (see EndOfBackward).
+  void begin(int task) {
+    deep_ = deep_ || (task >= 0 && task < newest_);
+  }
+
+  void arrive(ParameterState& parameter, int task) {
+    ++parameter.arrivals;
+    parameter.task = task;
+    newest_ = std::max(newest_, task);
+  }
+
+  bool may_come_again(const ParameterState& parameter) const {
+    return parameter.expected_arrivals == 0 || parameter.nested || deep_;
+  }
+
+  /// At the end of backward `outermost`: what came in one inside may come more
+  /// often in another step, unless the user says that it does not.
+  void learn(std::vector<ParameterState>& parameters, int outermost) const {
+    if (newest_ <= outermost || static_graph_) {
+      return;
+    }
+    for (auto& parameter : parameters) {
+      parameter.nested = parameter.nested ||
+          (parameter.arrivals > 0 && parameter.task > outermost);
+    }
+  }
+
+ private:
+  bool static_graph_;
+  /// The newest that a gradient came in.
+  int newest_ = -1;
+  /// Whether backwards nest so deeply that one can have several reductions.
+  bool deep_ = false;
+};
+
+} // namespace ddp::detail

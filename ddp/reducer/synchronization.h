@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ddp/internal/check.h>
+
+#include <cstdint>
+
+namespace ddp {
+
+/// When it is decided whether a backward communicates.
+enum class SyncDecision {
+  kInBackward, ///< with its first gradient: yes, unless a guard lives then
+  kInForward, ///< before: yes, where it comes through an output with an anchor
+};
+
+namespace detail {
+
+/// Whether backwards communicate, and whether the last one did.
+class Synchronization {
+ public:
+  explicit Synchronization(SyncDecision decision) : decision_(decision) {}
+
+  void decide_in_backward() {
+    decision_ = SyncDecision::kInBackward;
+  }
+
+  void begin_no_sync() {
+    ++no_sync_depth_;
+    forward_pending_ = false;
+  }
+  void end_no_sync() {
+    --no_sync_depth_;
+  }
+  bool is_on() const {
+    return no_sync_depth_ == 0;
+  }
+
+  /// An anchored forward came.
+  void forward_came() {
+    forward_pending_ = true;
+  }
+  /// Whether a backward is reduced that reaches a parameter and has not come
+  /// through an anchor: a gradient penalty's, which differentiates a gradient.
+  bool decides_now() const {
+    return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
+  }
+
+  void reduced() {
+    reduced_ = true;
+    forward_pending_ = false;
+  }
+  /// For the ranks that take part in others' backwards.
+  void forget_reduced() {
+    reduced_ = false;
+  }
+
+  /// `finish_backward` is called after `steps` reductions. Returns whether the
+  /// backward before was none of them.
+  bool finish(int64_t steps) {
+    DDP_CHECK(
+        finishes_ || steps <= 1,
+        "finish_backward() is called for the first time after {} reductions: "
+        "call it in every step from the first on, on all ranks, or it cannot "
+        "know whether this step was reduced",
+        steps);
+    finishes_ = true;
+    return !reduced_;
+  }
+
+ private:
+  SyncDecision decision_;
+  int64_t no_sync_depth_ = 0;
+  /// Whether an anchored forward came since the last reduction.
+  bool forward_pending_ = false;
+  /// Whether a reduction has run since `finish_backward`.
+  bool reduced_ = false;
+  /// Whether that is called at all.
+  bool finishes_ = false;
+};
+
+} // namespace detail
+} // namespace ddp

@@ -1,0 +1,48 @@
+#include <tests/support/catch.h>
+
+#include <ATen/ATen.h>
+#include <ddp/reducer/core/nested_backwards.h>
+
+namespace ddp::test::nested_backwards_test {
+
+using detail::NestedBackwards;
+using detail::ParameterState;
+
+ParameterState parameter(const char* name) {
+  ParameterState result(at::zeros({1}), name, false);
+  result.expected_arrivals = 1;
+  return result;
+}
+
+TEST_CASE("a gradient that came in a backward inside another may come again") {
+  const bool static_graph = GENERATE(false, true);
+  NestedBackwards nested(static_graph);
+  std::vector<ParameterState> parameters{
+      parameter("outer"), parameter("inner")};
+  nested.begin(7);
+  nested.arrive(parameters[0], 7);
+  nested.arrive(parameters[1], 8);
+  nested.learn(parameters, 7);
+  REQUIRE(!nested.may_come_again(parameters[0]));
+  REQUIRE(nested.may_come_again(parameters[1]) == !static_graph);
+}
+
+TEST_CASE("what has never come may come more than once") {
+  const NestedBackwards nested(false);
+  auto one = parameter("one");
+  one.expected_arrivals = 0;
+  REQUIRE(nested.may_come_again(one));
+}
+
+TEST_CASE("a reduction in a backward older than one before nests deeply") {
+  NestedBackwards nested(false);
+  auto one = parameter("one");
+  nested.begin(8);
+  nested.arrive(one, 8);
+  nested.begin(-1); // outside of any
+  REQUIRE(!nested.may_come_again(one));
+  nested.begin(7);
+  REQUIRE(nested.may_come_again(one));
+}
+
+} // namespace ddp::test::nested_backwards_test
