@@ -28,6 +28,7 @@ void ReducerImpl::check_alone() {
   if (checked_alone_ == 0 && !options_.check_finite()) {
     return;
   }
+  current_.unused.clear(); // where the last one threw
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     const auto& grad = parameter.tensor.grad();
@@ -41,7 +42,6 @@ void ReducerImpl::check_alone() {
     }
   }
   observers_.list.tell(&Observer::on_computed, current_);
-  current_.unused.clear();
 }
 
 } // namespace ddp
