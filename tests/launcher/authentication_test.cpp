@@ -2,15 +2,9 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 
-#include <cstdio>
-#include <memory>
-#include <string>
-
 #include <launcher/rendezvous/authentication.h>
 
 namespace ddp::test::authentication_test {
-
-namespace {
 
 std::string hex(const std::string& bytes) {
   std::string text;
@@ -25,8 +19,6 @@ std::string hex(const std::string& bytes) {
 std::string repeated(int times, char byte) {
   return std::string(static_cast<size_t>(times), byte);
 }
-
-} // namespace
 
 TEST_CASE("the MAC is RFC 4231's HMAC-SHA256", "[unit]") {
   std::string counting;

@@ -10,8 +10,6 @@ namespace ddp::test::blame_test {
 
 using namespace std::chrono_literals;
 
-namespace {
-
 RankEnd in(const std::string& activity, RankEnd end) {
   end.activity = activity;
   return end;
@@ -34,8 +32,6 @@ std::string headline(std::vector<RankEnd> ends) {
 nlohmann::json json_root(std::vector<RankEnd> ends) {
   return nlohmann::json::parse(report_json(report_of(std::move(ends))))["root"];
 }
-
-} // namespace
 
 TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
   const std::string save = "save_checkpoint(\"a: net.pt\")";

@@ -2,14 +2,10 @@
 #include <tests/support/catch_plain.h>
 
 #include <cerrno>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
@@ -20,8 +16,6 @@
 namespace ddp::test::cpu_binding_test {
 
 using Texts = std::vector<std::string>;
-
-namespace {
 
 /// With processors and graphics cards.
 struct Computer : FakeRoot {
@@ -128,8 +122,6 @@ const std::string kNode2 = "CPUs 8-11,24-27, memory of node 2";
 const std::string kNode3 = "CPUs 12-15,28-31, memory of node 3";
 const std::string kSocket0 = "CPUs 0-7,16-23, memory of nodes 0-1";
 const std::string kSocket1 = "CPUs 8-15,24-31, memory of nodes 2-3";
-
-} // namespace
 
 TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
   const Computer root(true);

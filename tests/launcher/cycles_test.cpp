@@ -1,11 +1,6 @@
 // Many jobs, one after the other, and what they leave.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <cstdlib>
-#include <set>
-#include <string>
-
 #include <signal.h>
 
 #include <launcher/sockets.h>
@@ -13,8 +8,6 @@
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::cycles_test {
-
-namespace {
 
 // How many jobs; DDP_TEST_CYCLES says another number for a longer run.
 int cycles() {
@@ -54,8 +47,6 @@ void run_job(int number, const std::string& folder) {
   const int port = port_in(job.out());
   CHECK(listen_on("127.0.0.1", port).port == port);
 }
-
-} // namespace
 
 TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
   const TemporaryFolder folder;

@@ -2,11 +2,7 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/free_port.h>
 
-#include <algorithm>
-#include <array>
-
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <common/host_name.h>
 #include <common/numeric_address.h>
@@ -15,8 +11,6 @@
 #include <tests/launcher/launched_job.h>
 
 namespace ddp::test::endpoint_test {
-
-namespace {
 
 NodeOptions nodes_at(const std::string& host, int port) {
   NodeOptions nodes;
@@ -56,8 +50,6 @@ std::string error_of(Call&& call) {
 
 // For documentation, so no machine's.
 constexpr const char* kElsewhere = "203.0.113.7";
-
-} // namespace
 
 TEST_CASE("hosts have addresses", "[unit]") {
   CHECK(addresses_of("127.0.0.1") == std::vector<std::string>{"127.0.0.1"});

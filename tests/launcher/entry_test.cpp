@@ -1,8 +1,6 @@
 // What nodes write into the job's log, and what of it is taken.
 #include <tests/support/catch_plain.h>
 
-#include <limits>
-
 #include <nlohmann/json.hpp>
 
 #include <launcher/rendezvous/log/entry.h>
@@ -10,8 +8,6 @@
 namespace ddp::test::entry_test {
 
 using nlohmann::json;
-
-namespace {
 
 Entry entry_of(Entry::Type type) {
   Entry entry;
@@ -38,8 +34,6 @@ bool takes(Entry::Type type, const char* place, const json& value) {
   entry[json::json_pointer(place)] = value;
   return parse_entry(entry.dump()).has_value();
 }
-
-} // namespace
 
 TEST_CASE("entries are read as they were written", "[unit]") {
   for (const auto type :

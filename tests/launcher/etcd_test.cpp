@@ -1,20 +1,9 @@
 // Nodes that meet in an etcd.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
@@ -22,8 +11,6 @@
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::etcd_test {
-
-namespace {
 
 using Texts = std::vector<std::string>;
 
@@ -199,8 +186,6 @@ int fails_with(
   CHECK(jobs[0]->out().empty());
   return code;
 }
-
-} // namespace
 
 TEST_CASE("nodes meet in an etcd, and leave nothing there") {
   Etcd etcd;

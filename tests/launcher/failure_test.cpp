@@ -1,12 +1,8 @@
 // How a job ends when something in it dies or makes no progress.
 #include <tests/support/catch_plain.h>
 
-#include <chrono>
-#include <csignal>
-
 #include <fcntl.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>

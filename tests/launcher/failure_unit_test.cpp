@@ -1,13 +1,7 @@
 // What is told of ranks that failed.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -21,16 +15,12 @@ namespace ddp::test::failure_unit_test {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-namespace {
-
 std::string write_error(
     const TemporaryFolder& folder,
     const std::string& text) {
   write_text(folder / "error.json", text);
   return folder / "error.json";
 }
-
-} // namespace
 
 TEST_CASE(
     "the root of a failure is the first that is no consequence",

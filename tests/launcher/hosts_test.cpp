@@ -2,8 +2,6 @@
 // hosts that all are this machine.
 #include <tests/support/catch_plain.h>
 
-#include <fstream>
-
 #include <common/scheduler/launch_error.h>
 #include <launcher/remote/host_commands.h>
 #include <tests/launcher/launched_job.h>
@@ -13,8 +11,6 @@
 namespace ddp::test::hosts_test {
 
 using Hosts = std::vector<std::pair<std::string, int>>;
-
-namespace {
 
 Hosts hosts_by(const std::string& option) {
   Hosts hosts;
@@ -27,8 +23,6 @@ Hosts hosts_by(const std::string& option) {
 bool has(const Texts& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
-
-} // namespace
 
 TEST_CASE("hosts are names with numbers of ranks", "[unit]") {
   CHECK(hosts_by("--hosts=n0") == Hosts{{"n0", 0}});

@@ -2,15 +2,7 @@
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <sstream>
-#include <stdexcept>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +11,6 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <utmp.h>
 
 namespace ddp::test {

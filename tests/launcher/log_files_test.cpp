@@ -2,11 +2,7 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 
-#include <csignal>
-#include <filesystem>
-
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
@@ -14,8 +10,6 @@
 namespace ddp::test::log_files_test {
 
 namespace fs = std::filesystem;
-
-namespace {
 
 // The folder of the one run that left one there.
 fs::path run_in(const TemporaryFolder& folder) {
@@ -29,8 +23,6 @@ LaunchedJob shell(const std::string& options, const std::string& script) {
   line.push_back(script);
   return LaunchedJob(line);
 }
-
-} // namespace
 
 TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
   const TemporaryFolder folder;

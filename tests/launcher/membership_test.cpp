@@ -2,12 +2,7 @@
 #include <launcher/rendezvous/log/membership.h>
 #include <tests/support/catch_plain.h>
 
-#include <string>
-#include <vector>
-
 namespace ddp::test::membership_test {
-
-namespace {
 
 // A plan has that node only.
 Entry entry_of(Entry::Type type, const std::string& from, int epoch) {
@@ -20,8 +15,6 @@ Entry entry_of(Entry::Type type, const std::string& from, int epoch) {
   entry.plan.nodes = {entry.node};
   return entry;
 }
-
-} // namespace
 
 TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
   const auto order = [](std::vector<std::pair<const char*, int>> nodes) {

@@ -1,10 +1,6 @@
 // How options say which nodes a job has, and where they meet.
 #include <tests/support/catch_plain.h>
 
-#include <filesystem>
-
-#include <unistd.h>
-
 #include <common/scheduler/rank_environment.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
@@ -13,8 +9,6 @@ namespace ddp::test::nodes_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-namespace {
 
 NodeOptions nodes_of(
     const std::string& line,
@@ -27,8 +21,6 @@ const std::string kTwo = "--nnodes=2 --rdzv-endpoint=node0";
 NodeOptions two_nodes(const std::string& more = "") {
   return nodes_of(kTwo + " " + more);
 }
-
-} // namespace
 
 TEST_CASE("a job has one node unless it is said", "[unit]") {
   for (const std::string line :

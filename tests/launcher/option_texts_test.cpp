@@ -1,9 +1,6 @@
 // What --help says.
 #include <tests/support/catch_plain.h>
 
-#include <algorithm>
-#include <set>
-
 #include <launcher/cli/options/option_table.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/option_parsing.h>

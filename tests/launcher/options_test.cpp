@@ -1,11 +1,6 @@
 // What command lines mean.
 #include <tests/support/catch_plain.h>
 
-#include <algorithm>
-#include <chrono>
-#include <map>
-#include <string>
-
 #include <common/processors.h>
 #include <tests/launcher/option_parsing.h>
 

@@ -8,8 +8,6 @@
 
 namespace ddp::test::outer_launcher_test {
 
-namespace {
-
 // The sbatch script of that job.
 LauncherVariables script() {
   LauncherVariables variables = with(kSrun, {{"SLURM_PROCID", "0"}});
@@ -39,8 +37,6 @@ const LauncherVariables kOneTask = {
     {"SLURM_STEP_NUM_NODES", "1"},
     {"SLURM_NODEID", "0"},
     {"SLURM_STEP_TASKS_PER_NODE", "1"}};
-
-} // namespace
 
 TEST_CASE("a user's shell is no outer launcher", "[unit]") {
   CHECK(verdict({{"PATH", "/bin"}, {"RANK", "0"}}) == "none");

@@ -7,8 +7,6 @@
 
 namespace ddp::test::outer_nodes_test {
 
-namespace {
-
 // srun -N2 --ntasks-per-node=1, the second node.
 const LauncherVariables kSlurmNode = with(
     kSrun,
@@ -59,8 +57,6 @@ void check_nodes(
   CHECK(options.nodes.hosts_log == (rank == 0));
   CHECK(options.nodes.token.empty());
 }
-
-} // namespace
 
 TEST_CASE("srun says which nodes there are", "[unit]") {
   const LaunchOptions second = under(kSlurmNode);

@@ -1,14 +1,9 @@
 // What becomes of the ranks' output.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <regex>
-
 #include <tests/launcher/launched_job.h>
 
 namespace ddp::test::output_test {
-
-namespace {
 
 // All lines of `worker lines COUNT`, whole, in order, and on their stream.
 void check_lines(const std::string& text, int ranks, int count, int odd) {
@@ -37,8 +32,6 @@ LaunchedJob shell(int ranks, const std::string& script) {
       {"--nproc-per-node", std::to_string(ranks), "sh", "-c", script},
       {{"OMP_NUM_THREADS=1"}});
 }
-
-} // namespace
 
 TEST_CASE("lines of many writers stay whole", "[output]") {
   LaunchedJob job(words("--nproc-per-node 8 WORKER lines 2000"));

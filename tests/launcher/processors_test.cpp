@@ -1,8 +1,6 @@
 // CPUs and GPUs that ranks may use.
 #include <tests/support/catch_plain.h>
 
-#include <cmath>
-
 #include <common/cpu_quota.h>
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>

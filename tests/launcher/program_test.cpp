@@ -8,8 +8,6 @@
 
 namespace ddp::test::program_test {
 
-namespace {
-
 std::string failure_of(
     ProgramKind kind,
     const Texts& command,
@@ -31,8 +29,6 @@ struct Script : TemporaryFolder {
 
 // Any executable will do for Python.
 const std::map<std::string, std::string> kPython = {{"PYTHON_EXEC", "/bin/sh"}};
-
-} // namespace
 
 TEST_CASE("Python runs scripts and modules", "[unit]") {
   const Script script;

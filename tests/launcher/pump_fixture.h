@@ -11,18 +11,7 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
-#include <unistd.h>
-#include <algorithm>
-#include <csignal>
-#include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 namespace ddp::test {
 

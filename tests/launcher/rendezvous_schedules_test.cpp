@@ -1,6 +1,5 @@
 // What becomes of a job when nodes join, leave, crash and are cut off: whatever
 // the order.
-#include <cstdlib>
 
 #include <tests/launcher/simulated_job.h>
 
@@ -8,8 +7,6 @@ namespace ddp::test::rendezvous_schedules_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-namespace {
 
 // Random events; then all links are mended and nothing happens any more.
 void run_schedule(unsigned seed) {
@@ -87,8 +84,6 @@ int schedules(int usual) {
   const char* set = std::getenv("DDP_TEST_SCHEDULES");
   return set == nullptr ? usual : std::atoi(set);
 }
-
-} // namespace
 
 TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
   const char* first = std::getenv("DDP_TEST_SEED");

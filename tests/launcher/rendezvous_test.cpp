@@ -1,14 +1,10 @@
 // A node's part in a job of several, as its agent drives it.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <vector>
-
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
 #include <launcher/rendezvous/rendezvous.h>
@@ -17,8 +13,6 @@
 #include <tests/support/free_port.h>
 
 namespace ddp::test::rendezvous_test {
-
-namespace {
 
 // An address at which whoever connects gets no answer, as behind a firewall:
 // Linux drops what comes where nobody accepts.
@@ -46,8 +40,6 @@ class SilentAddress {
   FileDescriptor listener_;
   std::vector<FileDescriptor> callers_;
 };
-
-} // namespace
 
 TEST_CASE("^C ends a search for the job behind firewalls", "[rendezvous]") {
   const int port = free_port();

@@ -2,13 +2,9 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 
-#include <csignal>
-#include <filesystem>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -20,8 +16,6 @@ namespace ddp::test::report_file_test {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 fs::file_type type_of(const std::string& path) {
   return fs::symlink_status(path).type();
 }
@@ -29,8 +23,6 @@ fs::file_type type_of(const std::string& path) {
 int code_in(const std::string& report) {
   return nlohmann::json::parse(report).at("exit_code");
 }
-
-} // namespace
 
 TEST_CASE("a report goes into a device, not in its place", "[failure]") {
   const TemporaryFolder folder;

@@ -1,18 +1,12 @@
 // Attempts after the first.
 #include <tests/support/catch_plain.h>
 
-#include <csignal>
-#include <regex>
-#include <set>
-
 #include <signal.h>
 
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::restart_test {
-
-namespace {
 
 std::set<std::string> ports(const std::string& text) {
   std::set<std::string> found;
@@ -23,8 +17,6 @@ std::set<std::string> ports(const std::string& text) {
   }
   return found;
 }
-
-} // namespace
 
 TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
   LaunchedJob job(

@@ -3,15 +3,6 @@
 // A SharedLog with what has come from it.
 #include <tests/support/catch_plain.h>
 
-#include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include <poll.h>
 #include <sys/wait.h>
 

@@ -1,15 +1,9 @@
 // The agents' shared log: how its processes and its store come and go.
 #include <tests/launcher/shared_log_fixture.h>
 
-#include <optional>
-#include <thread>
-
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace ddp::test::shared_log_processes_test {
-
-namespace {
 
 // What this process and its children write to stderr meanwhile.
 class CapturedErrors {
@@ -38,8 +32,6 @@ bool has_secret(pid_t pid) {
   });
   return environment.find("DDP_TOKEN") != std::string::npos;
 }
-
-} // namespace
 
 TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
   setenv("DDP_TOKEN", "hush", 1);
@@ -103,8 +95,6 @@ TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
   CHECK(errors.text().empty());
 }
 
-namespace {
-
 void check_served_at(const std::string& host) {
   INFO(host);
   const int port = free_port();
@@ -119,8 +109,6 @@ void check_served_at(const std::string& host) {
       second.own_address.find(host == "127.0.0.2" ? "127." : address) !=
       std::string::npos);
 }
-
-} // namespace
 
 TEST_CASE("the store serves where its socket is bound", "[rendezvous]") {
   check_served_at("0.0.0.0");

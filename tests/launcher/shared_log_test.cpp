@@ -1,15 +1,7 @@
 // The agents' shared log: what members post and read.
 #include <tests/launcher/shared_log_fixture.h>
 
-#include <cstdlib>
-#include <iterator>
-#include <stdexcept>
-
-#include <unistd.h>
-
 namespace ddp::test::shared_log_test {
-
-namespace {
 
 // Runs Python code with a store connected to this port as `store`.
 bool run_with_store(int port, const std::string& code) {
@@ -23,8 +15,6 @@ bool run_with_store(int port, const std::string& code) {
       code + "'";
   return std::system(command.c_str()) == 0;
 }
-
-} // namespace
 
 TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
   Trio trio;

@@ -1,9 +1,6 @@
 // What ddprun does with the signals it is sent.
 #include <tests/support/catch_plain.h>
 
-#include <chrono>
-#include <csignal>
-
 #include <signal.h>
 
 #include <tests/launcher/launched_job.h>

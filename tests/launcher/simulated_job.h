@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include <tests/launcher/simulated_nodes.h>
 #include <tests/support/catch_plain.h>
 

@@ -4,9 +4,6 @@
 
 #include <sys/wait.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 namespace ddp::test::skip_test {
 
 TEST_CASE("to be skipped", "[.]") {

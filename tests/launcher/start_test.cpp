@@ -1,13 +1,8 @@
 // What a rank starts with.
 #include <tests/support/catch_plain.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <set>
-
 #include <fcntl.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <common/processors.h>
 #include <launcher/sockets.h>
@@ -15,8 +10,6 @@
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::start_test {
-
-namespace {
 
 // The values that all ranks printed for a variable.
 std::set<std::string> values(const LaunchedJob& job, const std::string& name) {
@@ -31,8 +24,6 @@ std::set<std::string> values(const LaunchedJob& job, const std::string& name) {
   }
   return found;
 }
-
-} // namespace
 
 TEST_CASE("each rank gets torchrun's environment", "[start]") {
   const int ranks = GENERATE(1, 2, 4, 16);

@@ -1,10 +1,6 @@
 // What becomes of ranks, without processes.
 #include <tests/support/catch_plain.h>
 
-#include <chrono>
-#include <csignal>
-#include <optional>
-
 #include <common/processes/supervisor.h>
 #include <launcher/agent/progress_watch.h>
 
@@ -14,8 +10,6 @@ using namespace std::chrono_literals;
 using Signals = Supervisor::Signals;
 using Phase = RankState::Phase;
 
-namespace {
-
 constexpr int kExit1 = 1 << 8; // as from waitpid
 const Supervisor::Time kStart{};
 const Signals kStop = {SIGTERM, SIGCONT};
@@ -24,8 +18,6 @@ const Signals kKill = {SIGKILL};
 Supervisor job_of(int ranks) {
   return Supervisor(ranks, 30s, kStart);
 }
-
-} // namespace
 
 TEST_CASE("a rank's life", "[unit]") {
   RankState rank;
@@ -138,8 +130,6 @@ TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
   CHECK(job.reason() == StopReason::kHang);
 }
 
-namespace {
-
 using Beat = ProgressWatch::Beat;
 using Beats = std::vector<std::optional<Beat>>;
 using Found = std::vector<size_t>;
@@ -152,8 +142,6 @@ Beats waiting(const std::vector<uint64_t>& beats) {
   }
   return all;
 }
-
-} // namespace
 
 TEST_CASE("progress is any joined rank's", "[unit]") {
   ProgressWatch watch;

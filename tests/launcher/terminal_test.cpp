@@ -1,23 +1,13 @@
 // ddprun at a terminal.
 #include <tests/support/catch_plain.h>
 
-#include <chrono>
-#include <csignal>
-#include <thread>
-
-#include <unistd.h>
-
 #include <tests/launcher/launched_job.h>
 
 namespace ddp::test::terminal_test {
 
-namespace {
-
 JobSetup at_terminal() {
   return {{"OMP_NUM_THREADS=1"}, "", true, nullptr};
 }
-
-} // namespace
 
 TEST_CASE("rank 0 is told of the terminal", "[terminal]") {
   LaunchedJob job(
