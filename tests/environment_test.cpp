@@ -96,7 +96,7 @@ TEST_CASE("a contradiction names the variable and its value") {
 TEST_CASE("backend, device and timeout come from the environment") {
   const auto options = complete_options(
       {},
-      lookup(
+      environment_of(
           {{"DDP_BACKEND", "gloo"},
            {"DDP_DEVICE", "cuda:1"},
            {"DDP_TIMEOUT", "1.5"}}));
@@ -111,19 +111,20 @@ TEST_CASE("backend, device and timeout come from the environment") {
            {{"DDP_TIMEOUT", "-1"}},
            {{"DDP_TIMEOUT", ""}},
            {{"DDP_SHARE_GPUS", "yes"}}}) {
-    REQUIRE_THROWS_AS(complete_options({}, lookup(bad)), c10::ValueError);
+    REQUIRE_THROWS_AS(
+        complete_options({}, environment_of(bad)), c10::ValueError);
   }
   const auto own = complete_options(
       ProcessGroupOptions().timeout(std::chrono::seconds(60)),
-      lookup({{"DDP_TIMEOUT", "1"}}));
+      environment_of({{"DDP_TIMEOUT", "1"}}));
   REQUIRE(own.timeout() == std::chrono::minutes(1));
-  REQUIRE(complete_options({}, lookup({})).share_gpus() == false);
+  REQUIRE(complete_options({}, environment_of({})).share_gpus() == false);
   const Variables share{{"DDP_SHARE_GPUS", "1"}};
-  REQUIRE(complete_options({}, lookup(share)).share_gpus() == true);
+  REQUIRE(complete_options({}, environment_of(share)).share_gpus() == true);
   const auto no = ProcessGroupOptions().share_gpus(false);
-  REQUIRE(complete_options(no, lookup(share)).share_gpus() == false);
+  REQUIRE(complete_options(no, environment_of(share)).share_gpus() == false);
   const auto mpi = ProcessGroupOptions().backend("mpi");
-  REQUIRE(complete_options(mpi, lookup({})).backend() == "mpi");
+  REQUIRE(complete_options(mpi, environment_of({})).backend() == "mpi");
 }
 
 } // namespace ddp::test::environment_test

@@ -5,17 +5,9 @@
 
 namespace ddp::test {
 
-EnvironmentLookup environment_of(std::map<std::string, std::string> variables) {
-  return [variables = std::move(variables)](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt
-                                    : std::optional<std::string>(found->second);
-  };
-}
-
 LaunchOptions parse(
     const std::vector<std::string>& arguments,
-    const std::map<std::string, std::string>& environment) {
+    const Variables& environment) {
   std::vector<const char*> argv = {"ddprun"};
   for (const std::string& argument : arguments) {
     argv.push_back(argument.c_str());
@@ -26,7 +18,7 @@ LaunchOptions parse(
 
 std::string usage_error_of(
     const std::vector<std::string>& arguments,
-    const std::map<std::string, std::string>& environment) {
+    const Variables& environment) {
   try {
     parse(arguments, environment);
   } catch (const LaunchError& error) {
@@ -41,7 +33,7 @@ std::string usage_error_of(
 void check_refused(
     const std::string& line,
     const std::string& text,
-    const std::map<std::string, std::string>& environment) {
+    const Variables& environment) {
   CAPTURE(line);
   CHECK_THAT(usage_error_of(words(line), environment), Has(text));
 }

@@ -4,13 +4,14 @@
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/outer_launcher.h>
 #include <tests/launcher/option_parsing.h>
-#include <tests/launcher/outer_environments.h>
 
 namespace ddp::test::outer_launcher_test {
 
+const Variables kSlurmTask = slurm_task(3);
+
 // The sbatch script of that job.
-LauncherVariables script() {
-  LauncherVariables variables = with(kSrun, {{"SLURM_PROCID", "0"}});
+Variables script() {
+  Variables variables = with(kSlurmTask, {{"SLURM_PROCID", "0"}});
   for (auto it = variables.begin(); it != variables.end();) {
     it = it->first.rfind("SLURM_STEP", 0) == 0 ? variables.erase(it) : ++it;
   }
@@ -18,7 +19,7 @@ LauncherVariables script() {
 }
 
 // "refused: ..." or the note, as for `ddprun ./train`.
-std::string verdict(const LauncherVariables& variables) {
+std::string verdict(const Variables& variables) {
   const auto launcher = find_outer_launcher(environment_of(variables));
   if (!launcher) {
     return "none";
@@ -32,7 +33,7 @@ std::string verdict(const LauncherVariables& variables) {
   }
 }
 
-const LauncherVariables kOneTask = {
+const Variables kOneTask = {
     {"SLURM_STEP_NUM_TASKS", "1"},
     {"SLURM_STEP_NUM_NODES", "1"},
     {"SLURM_NODEID", "0"},
@@ -52,12 +53,12 @@ TEST_CASE("a user's shell is no outer launcher", "[unit]") {
 
 TEST_CASE("several tasks on a node are refused", "[unit]") {
   CHECK_THAT(
-      verdict(kMpirun),
+      verdict(kOpenMpi),
       Has("refused: mpirun started ddprun as one of 2 tasks on "
           "this node") &&
           Has("(mpirun -n N ./train)"));
   CHECK_THAT(
-      verdict(kSrun),
+      verdict(kSlurmTask),
       Has("refused: srun started ddprun as one of 2 tasks on "
           "this node") &&
           Has("(srun --ntasks-per-node=N ./train)") &&
@@ -75,8 +76,8 @@ TEST_CASE("several tasks on a node are refused", "[unit]") {
 }
 
 TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
-  const LauncherVariables uneven = with(
-      kSrun,
+  const Variables uneven = with(
+      kSlurmTask,
       {{"SLURM_STEP_NUM_TASKS", "5"},
        {"SLURM_STEP_NUM_NODES", "3"},
        {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"}});
@@ -90,17 +91,17 @@ TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
 
 TEST_CASE("a node where mpirun itself is has no task", "[unit]") {
   CHECK_THAT(
-      verdict(with(kMpirun, {{"OMPI_MCA_orte_num_nodes", "2"}})),
+      verdict(with(kOpenMpi, {{"OMPI_MCA_orte_num_nodes", "2"}})),
       Has("one of 2 tasks on this node"));
 }
 
 TEST_CASE("one task on one node is fine", "[unit]") {
   CHECK(
       verdict(with(
-          kMpirun,
+          kOpenMpi,
           {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
            {"OMPI_COMM_WORLD_SIZE", "1"}})) == "");
-  CHECK(verdict(with(kSrun, kOneTask)) == "");
+  CHECK(verdict(with(kSlurmTask, kOneTask)) == "");
   CHECK(
       verdict(
           {{"RANK", "0"},
@@ -110,8 +111,8 @@ TEST_CASE("one task on one node is fine", "[unit]") {
 }
 
 TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
-  LauncherVariables both = kSrun; // of the daemon that mpirun started
-  both.insert(kMpirun.begin(), kMpirun.end());
+  Variables both = kSlurmTask; // of the daemon that mpirun started
+  both.insert(kOpenMpi.begin(), kOpenMpi.end());
   both["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   both["OMPI_COMM_WORLD_SIZE"] = "1";
   CHECK(verdict(both) == "");
@@ -129,10 +130,11 @@ TEST_CASE("a script of Slurm is no step", "[unit]") {
 }
 
 TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
-  for (const auto* variables : {&kMpirun, &kSrun}) {
+  for (const auto* variables : {&kOpenMpi, &kSlurmTask}) {
     for (const auto& [name, value] : *variables) {
-      const bool of_job = name == "SLURM_JOB_ID" || name == "SLURM_NNODES" ||
-          name == "SLURM_JOB_NUM_NODES";
+      const bool of_job = name.rfind("SLURM_JOB_", 0) == 0 ||
+          name == "SLURM_NNODES" || name == "SLURMD_NODENAME" ||
+          name == "SLURM_LAUNCH_NODE_IPADDR";
       CAPTURE(name);
       CHECK(describes_outer_task(name) == !of_job);
     }

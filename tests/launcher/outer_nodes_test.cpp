@@ -3,21 +3,22 @@
 
 #include <common/scheduler/slurm_tasks.h>
 #include <tests/launcher/option_parsing.h>
-#include <tests/launcher/outer_environments.h>
 
 namespace ddp::test::outer_nodes_test {
 
+const Variables kSlurmTask = slurm_task(3);
+
 // srun -N2 --ntasks-per-node=1, the second node.
-const LauncherVariables kSlurmNode = with(
-    kSrun,
+const Variables kSlurmNode = with(
+    kSlurmTask,
     {{"SLURM_LOCALID", "0"},
      {"SLURM_PROCID", "1"},
      {"SLURM_STEP_NUM_TASKS", "2"},
      {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}});
 
 // mpirun --host node0:1,node1:1, the second node.
-const LauncherVariables kMpiNode = with(
-    kMpirun,
+const Variables kMpiNode = with(
+    kOpenMpi,
     {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
      {"OMPI_COMM_WORLD_NODE_RANK", "0"},
@@ -25,7 +26,7 @@ const LauncherVariables kMpiNode = with(
      {"OMPI_MCA_orte_hnp_uri", "3864723456.0;tcp://10.9.0.9:34439"}});
 
 // The third of four pods of a PyTorchJob.
-const LauncherVariables kPod = {
+const Variables kPod = {
     {"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
     {"MASTER_ADDR", "job-master-0"},
     {"MASTER_PORT", "23456"},
@@ -33,12 +34,12 @@ const LauncherVariables kPod = {
     {"WORLD_SIZE", "4"}};
 
 // One of an indexed job.
-const LauncherVariables kIndexedPod = {
+const Variables kIndexedPod = {
     {"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
     {"MASTER_ADDR", "job-0.job"},
     {"JOB_COMPLETION_INDEX", "1"}};
 
-LaunchOptions under(const LauncherVariables& variables, Texts arguments = {}) {
+LaunchOptions under(const Variables& variables, Texts arguments = {}) {
   arguments.emplace_back("./train");
   return parse(arguments, variables);
 }
@@ -72,8 +73,7 @@ TEST_CASE("srun says which nodes there are", "[unit]") {
       0,
       "m07-x",
       61440 + 14 * 8 + 2);
-  LauncherVariables no_list =
-      with(kSlurmNode, {{"SLURM_JOB_NODELIST", "k3,k4"}});
+  Variables no_list = with(kSlurmNode, {{"SLURM_JOB_NODELIST", "k3,k4"}});
   no_list.erase("SLURM_STEP_NODELIST");
   CHECK(under(no_list).nodes.host == "k3");
 }
@@ -89,7 +89,7 @@ TEST_CASE("mpirun says which nodes there are, but not where", "[unit]") {
   CHECK(
       under(with(kMpiNode, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "5"}}))
           .nodes.port == 5);
-  const LauncherVariables hydra = {
+  const Variables hydra = {
       {"PMI_RANK", "2"},
       {"PMI_SIZE", "3"},
       {"MPI_LOCALRANKID", "0"},
@@ -150,9 +150,9 @@ TEST_CASE("options win over the outer launcher", "[unit]") {
 }
 
 TEST_CASE("tasks that are not one per node are no nodes", "[unit]") {
-  for (const LauncherVariables& variables :
-       {kSrun,
-        kMpirun,
+  for (const Variables& variables :
+       {kSlurmTask,
+        kOpenMpi,
         with(kSlurmNode, {{"SLURM_STEP_NUM_TASKS", "3"}}),
         with(kPod, {{"WORLD_SIZE", "1"}, {"RANK", "0"}}),
         with(kPod, {{"LOCAL_RANK", "0"}}),
