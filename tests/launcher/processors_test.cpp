@@ -1,9 +1,17 @@
 // CPUs and GPUs that ranks may use.
 #include <tests/support/catch_plain.h>
 
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <cerrno>
+
 #include <common/cpu_quota.h>
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/affinity/cpu_binding.h>
+#include <launcher/affinity/machine.h>
 #include <launcher/cli/options/option_values.h>
 #include <tests/launcher/fake_root.h>
 
@@ -76,6 +84,288 @@ TEST_CASE("ranks follow what is there", "[unit]") {
   CHECK_THROWS_AS(count("gpu", ""), LaunchError);
   CHECK(count("5", std::nullopt) == 5);
   CHECK_THROWS_AS(count("xpu", std::nullopt), LaunchError);
+}
+
+// Which CPUs and memory ranks get, on computers made of files.
+
+using Texts = std::vector<std::string>;
+
+/// With processors and graphics cards.
+struct Computer : FakeRoot {
+  Computer() = default;
+  /// Two sockets of two nodes of four cores of two threads; two cores share a
+  /// cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
+  explicit Computer(bool has_gpus) {
+    for (int id = 0; id < 32; ++id) {
+      const int core = id % 16;
+      add_cpu(id, core, core / 8, core / 2 * 2);
+    }
+    for (int node = 0; node < 4; ++node) {
+      const auto cores = [&](int first) {
+        return number_list({first, first + 1, first + 2, first + 3});
+      };
+      write(
+          "/sys/devices/system/node/node" + std::to_string(node) + "/cpulist",
+          cores(4 * node) + "," + cores(4 * node + 16));
+    }
+    if (has_gpus) {
+      add_gpus();
+    }
+  }
+
+  void add_cpu(int id, int core, int socket, int cache_of) const {
+    const std::string folder =
+        "/sys/devices/system/cpu/cpu" + std::to_string(id);
+    const auto pair = [](int first, int step) {
+      return std::to_string(first) + "," + std::to_string(first + step);
+    };
+    write(folder + "/topology/thread_siblings_list", pair(core, 16));
+    write(folder + "/topology/physical_package_id", std::to_string(socket));
+    write(folder + "/cache/index0/type", "Data");
+    write(folder + "/cache/index0/level", "1");
+    write(folder + "/cache/index0/shared_cpu_list", pair(core, 16));
+    write(folder + "/cache/index1/type", "Unified");
+    write(folder + "/cache/index1/level", "3");
+    write(folder + "/cache/index1/shared_cpu_list", pair(cache_of, 1));
+    write(folder + "/cache/index2/type", "Instruction");
+    write(folder + "/cache/index2/level", "4");
+    write(folder + "/cache/index2/shared_cpu_list", "0-31");
+  }
+
+  void add_gpu(const std::string& address, const std::string& uuid, int node)
+      const {
+    write(
+        "/proc/driver/nvidia/gpus/" + address + "/information",
+        "Model: \t\t Some GPU\nGPU UUID: \t " + uuid + "\nDevice Minor: \t 7");
+    write(
+        "/sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node));
+  }
+
+  // Not in the order of their numbers; nothing at node 0.
+  void add_gpus() const {
+    add_gpu("0000:c1:00.0", "GPU-dddd", 3);
+    add_gpu("0000:3b:00.0", "GPU-bbbb", 1);
+    add_gpu("0000:81:00.0", "GPU-cccc", 2);
+    add_gpu("0000:07:00.0", "GPU-aaaa", 1);
+  }
+};
+
+cpu_set_t cpus(const std::string& list) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : parse_number_list(list)) {
+    CPU_SET(cpu, &set);
+  }
+  return set;
+}
+
+struct Request {
+  Binding binding;
+  int ranks;
+  std::optional<std::string> devices = std::nullopt;
+  std::string allowed = "0-31";
+};
+
+Texts places(const Computer& root, const Request& request) {
+  Texts texts;
+  for (const RankPlace& place : rank_places(
+           request.binding,
+           request.ranks,
+           request.devices,
+           cpus(request.allowed),
+           root.path())) {
+    texts.push_back(describe(place));
+  }
+  return texts;
+}
+
+std::string refusal(const Computer& root, const Request& request) {
+  try {
+    places(root, request);
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+  return "no error";
+}
+
+const std::string kNode0 = "CPUs 0-3,16-19, memory of node 0";
+const std::string kNode1 = "CPUs 4-7,20-23, memory of node 1";
+const std::string kNode2 = "CPUs 8-11,24-27, memory of node 2";
+const std::string kNode3 = "CPUs 12-15,28-31, memory of node 3";
+const std::string kSocket0 = "CPUs 0-7,16-23, memory of nodes 0-1";
+const std::string kSocket1 = "CPUs 8-15,24-31, memory of nodes 2-3";
+
+TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
+  const Computer root(true);
+  CHECK(
+      places(root, {Binding::kNode, 4}) ==
+      Texts{kNode1, kNode1, kNode2, kNode3});
+  CHECK(
+      places(root, {Binding::kSocket, 4}) ==
+      Texts{kSocket0, kSocket0, kSocket1, kSocket1});
+  CHECK(
+      places(root, {Binding::kExclusive, 4}) ==
+      Texts{
+          "CPUs 4-5,20-21, memory of node 1",
+          "CPUs 6-7,22-23, memory of node 1",
+          kNode2,
+          kNode3});
+  CHECK(
+      places(root, {Binding::kCoreComplex, 4}) ==
+      Texts{
+          "CPUs 4-5,20-21, memory of node 1",
+          "CPUs 6-7,22-23, memory of node 1",
+          "CPUs 8-9,24-25, memory of node 2",
+          "CPUs 12-13,28-29, memory of node 3"});
+}
+
+TEST_CASE("binding: GPUs that no rank uses keep their share", "[unit]") {
+  const Computer root(true);
+  CHECK(
+      places(root, {Binding::kExclusive, 1}) ==
+      Texts{"CPUs 4-5,20-21, memory of node 1"});
+  CHECK(places(root, {Binding::kExclusive, 1, "0"}) == Texts{kNode1});
+}
+
+TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
+  const Computer root(true);
+  CHECK(places(root, {Binding::kNode, 2, "3,2"}) == Texts{kNode3, kNode2});
+  CHECK(
+      places(root, {Binding::kNode, 2, "GPU-c,GPU-aaaa"}) ==
+      Texts{kNode2, kNode1});
+  CHECK_THAT(
+      refusal(root, {Binding::kNode, 2, "2,9,3"}),
+      Has("rank 1 has no GPU, as 1 can be seen and 2 ranks"));
+  CHECK_THAT(
+      refusal(root, {Binding::kNode, 5}),
+      Has("rank 4 has no GPU, as 4 can be seen and 5 ranks"));
+  for (const std::string name : {"MIG-1234", "GPU-eeee"}) {
+    CHECK_THAT(
+        refusal(root, {Binding::kNode, 1, name}),
+        Has("which GPU '" + name + "' is on is not known"));
+  }
+}
+
+TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
+  const Computer root(false);
+  CHECK(places(root, {Binding::kNode, 2}) == Texts{kNode0, kNode2});
+  CHECK(
+      places(root, {Binding::kNode, 4}) ==
+      Texts{kNode0, kNode1, kNode2, kNode3});
+  CHECK(places(root, {Binding::kSocket, 2}) == Texts{kSocket0, kSocket1});
+  CHECK(
+      places(root, {Binding::kExclusive, 6}) ==
+      Texts{
+          "CPUs 0-1,16-17, memory of node 0",
+          "CPUs 2-3,18-19, memory of node 0",
+          kNode1,
+          "CPUs 8-9,24-25, memory of node 2",
+          "CPUs 10-11,26-27, memory of node 2",
+          kNode3});
+  CHECK(
+      places(root, {Binding::kCoreComplex, 4})[1] ==
+      "CPUs 4-5,20-21, memory of node 1");
+  CHECK_THAT(
+      refusal(root, {Binding::kExclusive, 17}),
+      Has("4 core(s) of NUMA node 0 for 5 ranks"));
+  root.add_gpus();
+  CHECK(places(root, {Binding::kNode, 2, ""}) == Texts{kNode0, kNode2});
+}
+
+TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
+  const Computer root(true);
+  CHECK(
+      places(root, {Binding::kShare, 3}) ==
+      Texts{
+          "CPUs 0-5,16-21, memory of nodes 0-1",
+          "CPUs 6-10,22-26, memory of nodes 1-2",
+          "CPUs 11-15,27-31, memory of nodes 2-3"});
+  // More ranks than cores part the threads, and then share them.
+  const Texts threads = places(root, {Binding::kShare, 31});
+  CHECK(threads[0] == "CPUs 0,16, memory of node 0");
+  CHECK(threads[1] == "CPU 1, memory of node 0");
+  CHECK(threads[2] == "CPU 17, memory of node 0");
+  CHECK(threads[30] == "CPU 31, memory of node 3");
+  const Texts shared = places(root, {Binding::kShare, 64});
+  CHECK(shared[0] == "CPU 0, memory of node 0");
+  CHECK(shared[1] == "CPU 0, memory of node 0");
+  CHECK(shared[63] == "CPU 31, memory of node 3");
+}
+
+TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
+  const Computer root(false);
+  const std::string allowed = "2-5,18,20-21,12";
+  CHECK(
+      places(root, {Binding::kNode, 3, std::nullopt, allowed}) ==
+      Texts{
+          "CPUs 2-3,18, memory of node 0",
+          "CPUs 4-5,20-21, memory of node 1",
+          "CPU 12, memory of node 3"});
+  CHECK(
+      places(root, {Binding::kShare, 2, std::nullopt, allowed}) ==
+      Texts{
+          "CPUs 2-4,18,20, memory of nodes 0-1",
+          "CPUs 5,12,21, memory of nodes 1,3"});
+  // The complex with more of them comes first.
+  CHECK(
+      places(root, {Binding::kCoreComplex, 1, std::nullopt, "1,2-3,18"}) ==
+      Texts{"CPUs 2-3,18, memory of node 0"});
+  root.add_gpus();
+  CHECK_THAT(
+      refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
+      Has("a GPU is at NUMA node 2, none of whose CPUs may be "
+          "used here (CPUs 2-5,12,18,20-21 may)"));
+}
+
+TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
+  const Computer empty;
+  for (const Binding binding : {Binding::kShare, Binding::kNode}) {
+    CHECK_THAT(
+        refusal(empty, {binding, 2}),
+        Has("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list "
+            "cannot be read"));
+  }
+  // A virtual machine: one node without a number, caches untold.
+  const Computer plain;
+  const std::string cpu = "/sys/devices/system/cpu/cpu";
+  plain.write(cpu + "0/topology/thread_siblings_list", "0");
+  plain.write(cpu + "1/topology/thread_siblings_list", "1");
+  plain.write(cpu + "1/topology/physical_package_id", "-1");
+  plain.add_gpu("0000:07:00.0", "GPU-aaaa", -1);
+  CHECK(
+      places(plain, {Binding::kNode, 1, std::nullopt, "0-1"}) ==
+      Texts{"CPUs 0-1, memory of node 0"});
+  CHECK_THAT(
+      refusal(plain, {Binding::kCoreComplex, 1, std::nullopt, "0-1"}),
+      Has("cpu0/cache does not tell"));
+}
+
+TEST_CASE("binding: a process moves to its place", "[unit]") {
+  const cpu_set_t allowed = allowed_cpus();
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &allowed)) {
+    --last;
+  }
+  RankPlace place;
+  CHECK(apply_place(place) == EINVAL); // no CPU
+  CPU_SET(last, &place.cpus);
+  place.memory_nodes = {0};
+  const pid_t pid = fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    const int error = apply_place(place);
+    const cpu_set_t now = allowed_cpus();
+    int mode = -1;
+    unsigned long mask[16] = {};
+    const bool told =
+        syscall(SYS_get_mempolicy, &mode, mask, 8 * sizeof mask, 0, 0) == 0;
+    const bool near = mode == MPOL_PREFERRED && mask[0] == 1;
+    _exit(error != 0 ? 1 : !CPU_EQUAL(&now, &place.cpus) ? 2 : told && !near);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  CHECK(status == 0);
 }
 
 } // namespace ddp::test::processors_test

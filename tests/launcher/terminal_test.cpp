@@ -2,6 +2,7 @@
 #include <tests/support/catch_plain.h>
 
 #include <tests/launcher/launched_job.h>
+#include <tests/launcher/pump_fixture.h>
 
 namespace ddp::test::terminal_test {
 
@@ -70,6 +71,91 @@ TEST_CASE("a shell stops and continues the job", "[terminal]") {
   shell.wait_for_output("code 130");
   shell.type("exit\n");
   shell.wait();
+}
+
+// The pump at a terminal.
+
+namespace fs = std::filesystem;
+
+TEST_CASE("rank 0's progress bar stays below all lines", "[terminal]") {
+  TerminalTest test;
+  const FileDescriptor rank = test.rank(0);
+  const FileDescriptor other = test.rank(1);
+  // Too long for its line, it is cut by the terminal.
+  const std::string bar = "\x1b[?7l[0] 10%\x1b[0m\x1b[?7h";
+  say(rank, "10%\r");
+  test.reader.until(bar);
+  say(other, "a bar too\rhello\n");
+  test.reader.until("\r\x1b[K[1] hello\n" + bar);
+  test.pump->message("ddprun: news");
+  test.reader.until("\r\x1b[Kddprun: news\n" + bar);
+  say(other, "its own bar\r");
+  say(rank, "20%\r");
+  test.reader.until("\r\x1b[K\x1b[?7l[0] 20%");
+  say(rank, "100%\nnot a bar");
+  test.reader.until("h\r\x1b[K[0] 100%\n");
+  say(rank, "\nthe end\n");
+  const std::string text = test.finish();
+  CHECK(text.find("the end") < text.find("its own bar"));
+  CHECK(count_of(text, "\n[0] not a bar\n") == 1);
+}
+
+TEST_CASE("a terminal that is held up holds up no rank", "[terminal]") {
+  TerminalTest test(200);
+  const FileDescriptor rank = test.rank(0);
+  test.pump->message("ddprun: before");
+  const size_t much = 20'000'000;
+  REQUIRE(flood(rank, much) >= much);
+  test.pump->message("ddprun: while nobody reads");
+  say(test.rank(1), "also dropped\n");
+  test.pump->drain();
+  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
+  test.reader.until("lines dropped: ");
+  test.reader.until("\n");
+  CHECK(count_of(test.reader.text(), "ddprun: before\n") == 1);
+  CHECK(count_of(test.reader.text(), "ddprun: while nobody reads\n") == 1);
+  say(test.rank(1), "lives on\nthe end\n");
+  const std::string text = test.finish();
+  CHECK(count_of(text, "\n[1] lives on\n") == 1);
+  const size_t note = text.find("lines dropped: ") + 15;
+  const size_t dropped = std::stoul(text.substr(note));
+  const auto shown = static_cast<size_t>(count_of(text, "x\n"));
+  CHECK(shown + dropped == much / 4096 + 1 + 1);
+}
+
+TEST_CASE(
+    "the terminal's ^S and ^Q are no loss within the time",
+    "[terminal]") {
+  TerminalTest test;
+  const FileDescriptor rank = test.rank(0);
+  const int ours = test.to_keep.get();
+  REQUIRE(tcflow(ours, TCOOFF) == 0);
+  say(rank, "held\n");
+  test.pump->drain();
+  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
+  CHECK(test.reader.text().empty());
+  REQUIRE(tcflow(ours, TCOON) == 0);
+  test.reader.until("[0] held\n");
+  say(test.rank(1), "the end\n");
+  CHECK(count_of(test.finish(), "dropped") == 0);
+}
+
+TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
+  PumpTest test;
+  PseudoTerminal pty = make_rank_pty();
+  CHECK(isatty(pty.slave.get()) == 1);
+  CHECK((fcntl(pty.slave.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK((fcntl(pty.master.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  say(pty.slave, "raw\n");
+  char raw[16];
+  REQUIRE(readable(pty.master.get(), kReadPatience));
+  CHECK(read(pty.master.get(), raw, sizeof raw) == 4);
+  test.pump->add(std::move(pty.master), {0, 0, Stream::kOut, 0});
+  say(pty.slave, "one\ntwo\r\nthree");
+  pty.slave.reset();
+  test.out.until("[0] three\n"); // its end is noticed
+  test.finish();
+  CHECK(test.out.text() == "[0] one\n[0] two\n[0] three\n");
 }
 
 } // namespace ddp::test::terminal_test
