@@ -52,8 +52,12 @@ bool Reception::comes(int64_t r) {
   return present_[r];
 }
 
-void Reception::expect_again(int64_t r) {
-  present_[r] = r == 0;
+void Reception::answer_others() {
+  for (size_t r = 1; r < present_.size(); ++r) {
+    if (present_[r]) {
+      answer(static_cast<int64_t>(r));
+    }
+  }
 }
 
 int64_t Reception::count() const {

@@ -40,8 +40,9 @@ class Reception {
   /// that has no place among them.
   bool comes(int64_t r);
 
-  /// Receives another process that has the rank of one that has come.
-  void expect_again(int64_t r);
+  /// Tells the attempt's name to other processes that have the rank of one that
+  /// has come: they find that out in the room.
+  void answer_others();
 
   /// How many have come of those that there are to be.
   int64_t count() const;
