@@ -307,7 +307,8 @@ std::string refusal(const std::string& first, const std::string& second) {
 RANKS_TEST(
     "every pair of options gives plain autograd's gradients",
     3,
-    ProcessGroupOptions().backend("shm")) {
+    ProcessGroupOptions().backend("shm"),
+    RankOptions().timeout(std::chrono::seconds(200))) {
   const auto& all = features();
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = i; j < all.size(); ++j) {

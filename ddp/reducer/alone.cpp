@@ -35,7 +35,7 @@ void ReducerImpl::check_alone() {
     if (std::exchange(parameter.arrivals, 0) == 0) {
       current_.unused.push_back(i);
     } else if (grad.defined()) {
-      reduction_.check_fit(parameter, grad);
+      parameter.check_fit(grad);
       for (auto* observer : observers_.list.watching()) {
         observer->on_own_gradient(parameter, grad);
       }

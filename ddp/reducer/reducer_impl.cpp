@@ -175,6 +175,26 @@ std::vector<BucketIndices> ReducerImpl::bucket_indices() const {
   return buckets_.indices();
 }
 
+void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
+  if (!group_.c10d()) {
+    return;
+  }
+  outputs.attach(
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) {
+          const std::lock_guard<std::mutex> lock(self->mutex_);
+          if (self->idle()) {
+            self->open();
+          }
+        }
+      },
+      [this](const at::Tensor& leaf) {
+        return detail::gradient_listener(leaf) == this;
+      });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sync_.forward_came();
+}
+
 void ReducerImpl::begin_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
   sync_.begin_no_sync();

@@ -25,8 +25,8 @@ ReducerObservers::ReducerObservers(
       sparse(
           parameters,
           group,
-          [this, &reduction](const auto& parameter, const auto& gradient) {
-            reduction.check_fit(parameter, gradient);
+          [this](const auto& parameter, const auto& gradient) {
+            parameter.check_fit(gradient);
             for (auto* observer : list.watching()) {
               observer->on_own_gradient(parameter, gradient);
             }

@@ -51,26 +51,6 @@ void ReducerImpl::on_gradient(size_t index, at::Tensor& gradient) {
   guarded([&] { arrive(index, gradient); });
 }
 
-void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
-  if (!group_.c10d()) {
-    return;
-  }
-  outputs.attach(
-      [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) {
-          const std::lock_guard<std::mutex> lock(self->mutex_);
-          if (self->idle()) {
-            self->open();
-          }
-        }
-      },
-      [this](const at::Tensor& leaf) {
-        return detail::gradient_listener(leaf) == this;
-      });
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sync_.forward_came();
-}
-
 /// A gradient of a backward that communicates nothing.
 void ReducerImpl::accumulate() {
   accumulated_ = true;

@@ -1,5 +1,7 @@
 #include <ddp/reducer/buckets/parameter_state.h>
 
+#include <ddp/internal/check.h>
+#include <ddp/model/tensor_contents.h>
 #include <ddp/support/plain_memory.h>
 
 #include <utility>
@@ -12,6 +14,10 @@ std::string in_words(const std::string& key) {
   const bool is_number =
       key.find_first_not_of("0123456789") == std::string::npos;
   return is_number ? "parameter " + key : key;
+}
+
+std::string describe_place(const at::Tensor& tensor) {
+  return c10::str(detail::describe(tensor), " on ", tensor.device());
 }
 
 } // namespace
@@ -27,6 +33,26 @@ ParameterState::ParameterState(
       sizes(tensor.sizes().vec()),
       key(std::move(given_key)),
       name(in_words(key)) {}
+
+void ParameterState::check_fit(const at::Tensor& gradient) const {
+  DDP_CHECK(
+      gradient.is_sparse() == sparse,
+      "the gradient of {}{}",
+      name,
+      gradient.is_sparse() ? " is sparse: name the parameter in "
+                             "ReducerOptions().sparse_parameters"
+                           : " was expected to be sparse, but is not");
+  DDP_CHECK(
+      fits(gradient) && fits(tensor),
+      "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
+      "its gradient {}: move or convert the module before that",
+      name,
+      dtype,
+      c10::IntArrayRef(sizes),
+      device,
+      describe_place(tensor),
+      describe_place(gradient));
+}
 
 bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
   if (gradient.is_same(view)) {

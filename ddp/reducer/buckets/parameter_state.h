@@ -29,6 +29,9 @@ struct ParameterState {
         now.sizes() == sizes;
   }
 
+  /// Throws `c10::Error` unless that holds of the gradient and of the tensor.
+  void check_fit(const at::Tensor& gradient) const;
+
   /// Whether its gradient was added to since the last reduction. One that is
   /// kept is added to in place, which its version shows.
   bool has_grown(const at::Tensor& gradient) const {

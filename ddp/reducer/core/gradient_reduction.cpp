@@ -1,7 +1,6 @@
 #include <ddp/reducer/core/gradient_reduction.h>
 
 #include <ddp/internal/check.h>
-#include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/futures.h>
@@ -21,10 +20,6 @@ using Contribution = ParameterState::Contribution;
 /// In elements. From there on, on an H100, a kernel of its own takes less time
 /// than the second pass that scales what was copied.
 constexpr int64_t kLargeOnGpu = 1 << 20;
-
-std::string describe_place(const at::Tensor& tensor) {
-  return c10::str(describe(tensor), " on ", tensor.device());
-}
 
 /// The gradient without the graph that create_graph gives it.
 at::Tensor values_of(const at::Tensor& grad) {
@@ -65,7 +60,7 @@ void GradientReduction::begin(const Reduction& reduction) {
 void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && has_inputs_) {
-    check_fit(parameter, gradient);
+    parameter.check_fit(gradient);
     for (auto* observer : observers_.watching()) {
       observer->on_own_gradient(parameter, gradient);
     }
@@ -100,28 +95,6 @@ void GradientReduction::mark_rest_ready() {
     }
   }
   launch_complete(); // where the last are left out
-}
-
-void GradientReduction::check_fit(
-    const ParameterState& parameter,
-    const at::Tensor& gradient) const {
-  DDP_CHECK(
-      gradient.is_sparse() == parameter.sparse,
-      "the gradient of {}{}",
-      parameter.name,
-      gradient.is_sparse() ? " is sparse: name the parameter in "
-                             "ReducerOptions().sparse_parameters"
-                           : " was expected to be sparse, but is not");
-  DDP_CHECK(
-      parameter.fits(gradient) && parameter.fits(parameter.tensor),
-      "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
-      "its gradient {}: move or convert the module before that",
-      parameter.name,
-      parameter.dtype,
-      c10::IntArrayRef(parameter.sizes),
-      parameter.device,
-      describe_place(parameter.tensor),
-      describe_place(gradient));
 }
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better

@@ -50,9 +50,6 @@ class GradientReduction {
   CommHook& hook() const {
     return *hook_;
   }
-  /// Throws `c10::Error` unless the gradient fits the parameter.
-  void check_fit(const ParameterState& parameter, const at::Tensor& gradient)
-      const;
 
  private:
   void copy_or_keep(ParameterState& parameter, at::Tensor& gradient);
