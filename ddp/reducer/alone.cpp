@@ -35,10 +35,7 @@ void ReducerImpl::check_alone() {
     if (std::exchange(parameter.arrivals, 0) == 0) {
       current_.unused.push_back(i);
     } else if (grad.defined()) {
-      parameter.check_fit(grad);
-      for (auto* observer : observers_.list.watching()) {
-        observer->on_own_gradient(parameter, grad);
-      }
+      observers_.list.look_at(parameter, grad);
     }
   }
   observers_.list.tell(&Observer::on_computed, current_);

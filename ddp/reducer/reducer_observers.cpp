@@ -22,15 +22,7 @@ ReducerObservers::ReducerObservers(
       capture(parameters, buckets),
       recorder(parameters, buckets, rebuild, options.sample_rate()),
       comparison(store, group),
-      sparse(
-          parameters,
-          group,
-          [this](const auto& parameter, const auto& gradient) {
-            parameter.check_fit(gradient);
-            for (auto* observer : list.watching()) {
-              observer->on_own_gradient(parameter, gradient);
-            }
-          }),
+      sparse(parameters, group, list),
       buffers(state.buffers, group),
       check(
           state.parameters,

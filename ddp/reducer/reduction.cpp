@@ -5,8 +5,6 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/end_of_backward.h>
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>

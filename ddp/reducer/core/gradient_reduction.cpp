@@ -60,10 +60,7 @@ void GradientReduction::begin(const Reduction& reduction) {
 void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && has_inputs_) {
-    parameter.check_fit(gradient);
-    for (auto* observer : observers_.watching()) {
-      observer->on_own_gradient(parameter, gradient);
-    }
+    observers_.look_at(parameter, gradient);
   }
   if (parameter.used && gradient.defined()) {
     copy_or_keep(parameter, gradient);

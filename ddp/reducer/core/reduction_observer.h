@@ -104,6 +104,15 @@ class ObserverList {
     }
   }
 
+  /// A gradient of this rank's own. Throws `c10::Error` where it does not fit.
+  void look_at(const ParameterState& parameter, const at::Tensor& gradient)
+      const {
+    parameter.check_fit(gradient);
+    for (auto* observer : watching_) {
+      observer->on_own_gradient(parameter, gradient);
+    }
+  }
+
   /// Those that want to know of each parameter in this reduction.
   const std::vector<ReductionObserver*>& watching() const {
     return watching_;

@@ -30,8 +30,8 @@ at::Tensor no_rows(const at::Tensor& parameter) {
 SparseGradients::SparseGradients(
     std::vector<ParameterState>& parameters,
     const ProcessGroup& group,
-    Check check)
-    : parameters_(parameters), group_(group), check_(std::move(check)) {}
+    const ObserverList& observers)
+    : parameters_(parameters), group_(group), observers_(observers) {}
 
 bool SparseGradients::any_managed() const {
   return std::any_of(indices_.begin(), indices_.end(), [this](size_t index) {
@@ -55,7 +55,7 @@ void SparseGradients::on_all_launched(const Reduction& reduction) {
         ? ParameterState::Contribution::kScaled
         : ParameterState::Contribution::kUnused;
     if (contributes) {
-      check_(parameter, grad);
+      observers_.look_at(parameter, grad);
     }
     std::vector<at::Tensor> tensors{
         contributes ? grad.detach().clone().div_(reduction.divisor)

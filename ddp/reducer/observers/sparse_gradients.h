@@ -8,14 +8,11 @@ namespace ddp::detail {
 /// backend, gloo or mpi: NCCL does not know them.
 class SparseGradients final : public ReductionObserver {
  public:
-  /// Looks at a gradient of this rank.
-  using Check = std::function<void(const ParameterState&, const at::Tensor&)>;
-
-  /// `parameters` must live as long.
+  /// `parameters` must live as long, and who looks at gradients.
   SparseGradients(
       std::vector<ParameterState>& parameters,
       const ProcessGroup& group,
-      Check check);
+      const ObserverList& observers);
 
   /// Of the parameter with this index.
   void add(size_t index) {
@@ -37,7 +34,7 @@ class SparseGradients final : public ReductionObserver {
  private:
   std::vector<ParameterState>& parameters_;
   ProcessGroup group_;
-  Check check_;
+  const ObserverList& observers_;
   std::vector<size_t> indices_;
 };
 
