@@ -76,7 +76,8 @@ RankOptions with_store_at(int port) {
 void await_joined(int64_t rank) {
   const auto lobby = detail::connect_to_store(
       read_launch_environment({}), "127.0.0.1", std::chrono::seconds(30));
-  const auto number = lobby->get_to_str(detail::hello_key(rank));
+  auto number = lobby->get_to_str(detail::hello_key(rank));
+  number.pop_back(); // the end of its line
   const auto attempt = lobby->get_to_str(detail::answer_key(number));
   c10d::PrefixStore(attempt, lobby).get(detail::joined_key(rank));
 }

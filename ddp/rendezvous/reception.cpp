@@ -5,12 +5,18 @@
 
 #include <algorithm>
 #include <exception>
+#include <sstream>
 #include <utility>
 
 namespace ddp::detail {
 
 std::string hello_key(int64_t rank) {
   return "hello/" + std::to_string(rank);
+}
+
+void say_hello(c10d::Store& lobby, int64_t rank, const std::string& number) {
+  const auto line = number + "\n";
+  lobby.append(hello_key(rank), {line.begin(), line.end()});
 }
 
 std::string answer_key(const std::string& number) {
@@ -96,11 +102,12 @@ void Reception::answer(int64_t r) {
   if (!lobby_->check({key})) {
     return;
   }
-  const auto number = lobby_->get_to_str(key);
-  if (number != answered_[r]) {
+  const auto numbers = lobby_->get_to_str(key);
+  std::istringstream added(numbers.substr(answered_[r].size()));
+  for (std::string number; std::getline(added, number);) {
     lobby_->set(answer_key(number), attempt_);
-    answered_[r] = number;
   }
+  answered_[r] = numbers;
 }
 
 } // namespace ddp::detail

@@ -13,9 +13,11 @@ class Store;
 
 namespace ddp::detail {
 
-// In the lobby: a number that a rank has drawn, and the attempt's name for it
-// (rank 0's number is that name).
+// In the lobby: the numbers that a rank's processes have drawn, a line each,
+// and the attempt's name for one (rank 0's number, which is alone, is that
+// name).
 std::string hello_key(int64_t rank);
+void say_hello(c10d::Store& lobby, int64_t rank, const std::string& number);
 std::string answer_key(const std::string& number);
 // In the attempt's room, of a rank.
 std::string joined_key(int64_t rank);
@@ -58,14 +60,14 @@ class Reception {
   void await_readers() const;
 
  private:
-  /// Tells rank `r` the attempt's name if it shows a number not seen before.
+  /// Tells rank `r` the attempt's name for numbers not seen before.
   void answer(int64_t r);
 
   StorePtr lobby_;
   StorePtr room_;
   std::string attempt_;
   std::vector<bool> present_;
-  std::vector<std::string> answered_; // the number that it showed
+  std::vector<std::string> answered_; // the numbers that were
 };
 
 } // namespace ddp::detail

@@ -31,8 +31,7 @@ constexpr int64_t kMostAwaited = 1024;
 // For rank 0's answer, before a rank looks for a group that has formed.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 // How often rank 0 looks for other processes that have the rank of one that has
-// come, and a rank at most for its answer; for the store's sake less often
-// where there are many.
+// come; for the store's sake less often where there are many.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 constexpr auto kLookIntervalPerRank = std::chrono::milliseconds(1);
 
@@ -49,9 +48,6 @@ class Meeting {
         timeout_(timeout),
         wait_notice_(wait_notice),
         deadline_(Clock::now() + timeout),
-        look_interval_(std::max<std::chrono::milliseconds>(
-            kLookInterval,
-            size_ * kLookIntervalPerRank)),
         where_(
             environment.master_addr + ":" +
             std::to_string(environment.master_port)),
@@ -73,7 +69,9 @@ class Meeting {
     std::vector<json> members(size_ + 1);
     members[0] = json_of(self);
     const auto start = Clock::now();
-    auto next_look = start + look_interval_;
+    const auto look_interval = std::max<std::chrono::milliseconds>(
+        kLookInterval, size_ * kLookIntervalPerRank);
+    auto next_look = start + look_interval;
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
@@ -84,7 +82,7 @@ class Meeting {
       const auto now = Clock::now();
       if (now > next_look) {
         reception.answer_others();
-        next_look = now + look_interval_;
+        next_look = now + look_interval;
       }
       if (const auto twice = rank_that_came_twice(); !twice.empty()) {
         refuse(came_twice(twice), reception, 0, size_);
@@ -110,14 +108,19 @@ class Meeting {
 
   RendezvousResult join(const RankInfo& self) {
     const auto number = detail::random_name();
-    await_answer(number, formed(self));
+    const auto answer = detail::answer_key(number);
+    detail::say_hello(*lobby_, rank_, number);
+    await_answer(answer, formed(self));
+    if (!wait(lobby_, answer)) {
+      fail({0});
+    }
     await_rank_0_.reset(); // it tells of those that it waits for
-    enter(lobby_->get_to_str(detail::answer_key(number)));
+    enter(lobby_->get_to_str(answer));
     auto member = json_of(self);
     member["world_size"] = size_;
     member["number"] = number;
     check_is_only(member.dump());
-    if (!wait_for_outcome()) {
+    if (!wait(room_, detail::kOutcomeKey)) {
       fail(absent());
     }
     const auto outcome = json::parse(room_->get_to_str(detail::kOutcomeKey));
@@ -218,36 +221,18 @@ class Meeting {
     room_ = c10::make_intrusive<c10d::PrefixStore>(attempt, lobby_);
   }
 
-  /// Shows rank 0 the number until it answers, since another process with this
-  /// rank may show its own. Throws where rank 0 has formed a group without this
-  /// rank, which is then told another world, or a number that another process
-  /// has.
-  void await_answer(const std::string& number, const std::string& formed)
-      const {
-    const auto hello = detail::hello_key(rank_);
-    const auto looks_for_group = Clock::now() + kAnswerTime;
-    try {
-      lobby_->set(hello, number);
-      auto pause = kStoreInterval;
-      while (!lobby_->check({detail::answer_key(number)})) {
-        if (Clock::now() > looks_for_group && lobby_->check({formed})) {
-          const auto size = std::stoll(lobby_->get_to_str(formed));
-          DDP_CHECK_VALUE(
-              size == size_, different_sizes(where_, rank_, size_, size));
-          DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
-        }
-        if (Clock::now() > deadline_) {
-          fail({0});
-        }
-        if (lobby_->get_to_str(hello) != number) {
-          lobby_->set(hello, number);
-        }
-        std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, look_interval_);
-      }
-    } catch (const c10::DistNetworkError& error) {
-      lose_store(error);
+  /// Waits a moment. Throws where rank 0 has formed a group without this rank,
+  /// which is then told another world, or a number that another process has.
+  void await_answer(const std::string& key, const std::string& formed) const {
+    const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
+    const bool answered = detail::poll_until(
+        end, kStoreInterval, [&] { return lobby_->check({key}); });
+    if (answered || !lobby_->check({formed})) {
+      return;
     }
+    const auto size = std::stoll(lobby_->get_to_str(formed));
+    DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
+    DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
   }
 
   /// Throws, and has rank 0 tell all, where another process has joined with
@@ -260,29 +245,23 @@ class Meeting {
     }
   }
 
-  bool wait_for_outcome() const {
+  bool wait(const StorePtr& store, const std::string& key) const {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline_ - Clock::now());
     try {
-      room_->wait(
-          {detail::kOutcomeKey}, std::max(left, std::chrono::milliseconds(1)));
+      store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
       return true;
     } catch (const std::exception& error) {
-      if (Clock::now() < deadline_) {
-        lose_store(error);
-      }
+      DDP_CHECK_WITH(
+          DistStoreError,
+          Clock::now() >= deadline_,
+          "{} lost the store at {} while the ranks met (did rank 0 or the "
+          "launcher end?): {}",
+          who_,
+          where_,
+          detail::error_text(error));
       return false;
     }
-  }
-
-  [[noreturn]] void lose_store(const std::exception& error) const {
-    DDP_THROW(
-        DistStoreError,
-        "{} lost the store at {} while the ranks met (did rank 0 or the "
-        "launcher end?): {}",
-        who_,
-        where_,
-        detail::error_text(error));
   }
 
   std::string came_twice(const std::string& rank) const {
@@ -339,7 +318,6 @@ class Meeting {
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds wait_notice_;
   Clock::time_point deadline_;
-  std::chrono::milliseconds look_interval_;
   std::string where_;
   std::string who_;
   bool serves_; // the store is this process's

@@ -33,11 +33,11 @@ struct RendezvousResult {
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws
-/// a number of its own; rank 0 answers the number it finds with the name of the
-/// attempt that it drew itself. An old number is answered in vain, and a rank
-/// that waits for the answer to its own cannot end up in an old attempt. While
-/// it waits it shows its number again where it finds another; so two processes
-/// of one rank are both answered, and the second to join finds the first.
+/// a number of its own and adds it to those of its rank; rank 0 answers each
+/// that it finds with the name of the attempt that it drew itself. An old
+/// number is answered in vain, and a rank that waits for the answer to its own
+/// cannot end up in an old attempt. Two processes of one rank are both
+/// answered, and the second to join finds the first.
 RendezvousResult rendezvous(
     const LaunchEnvironment& environment,
     const RankInfo& self,
