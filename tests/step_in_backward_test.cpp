@@ -1,3 +1,4 @@
+#include <tests/support/comm_hooks.h>
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
 
@@ -199,6 +200,29 @@ TEST_CASE("alone, a backward that throws is forgotten") {
   throws = false;
   inside.train(batch(alone, 0, 7));
   CHECK(!inside.net->last->weight.equal(before));
+}
+
+RANKS_TEST("a reduction that fails gives the optimizer its parameters back") {
+  int runs = 0;
+  const auto hook = custom([&](const GradBucket& bucket, const ProcessGroup&) {
+    auto future = completed(bucket.buffer);
+    if (++runs == 3) { // one bucket, then several: the first one is stepped
+      future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+      future->setError(std::make_exception_ptr(std::runtime_error("no sum")));
+    }
+    return future;
+  });
+  UnevenNet net;
+  Reducer reducer(net, group, with_hook(hook).bucket_cap_mb(1e-3));
+  torch::optim::SGD optimizer(net.parameters(), 0.1);
+  reducer.step_in_backward(optimizer);
+  const auto backward = [&] {
+    net.forward(torch::ones({2, 7})).sum().backward();
+  };
+  backward();
+  REQUIRE_THROWS_WITH(backward(), Has("no sum"));
+  const auto& parameters = optimizer.param_groups()[0].params();
+  REQUIRE(parameters.size() == net.parameters().size());
 }
 
 RANKS_TEST("the wrapper steps in backward") {
