@@ -73,7 +73,13 @@ void check(
     const std::error_code& error,
     const char* what,
     const std::string& path) {
-  DDP_CHECK(!error, "{} '{}' failed: {}", what, path, error.message());
+  DDP_CHECK(
+      !error,
+      "{} '{}' failed: {}{}",
+      what,
+      path,
+      error.message(),
+      write_advice(error.value()));
 }
 
 // Not a number is worse than any.

@@ -128,8 +128,8 @@ void require_reason(const std::string& seen, const Failure& failure) {
   const auto found = advice.find(failure.error);
   REQUIRE_THAT(
       seen, Has("rank 0 of 3", std::generic_category().message(failure.error)));
-  if (found != advice.end()) { // who reads a new file back opens it
-    REQUIRE_THAT(seen, Has(found->second) || Has("opening '"));
+  if (found != advice.end()) { // reading a new file back is not writing
+    REQUIRE_THAT(seen, Has(found->second) || Has("cannot read '"));
   }
 }
 

@@ -16,28 +16,6 @@ namespace {
 constexpr mode_t kNewFileMode = 0666; // less the process's umask
 constexpr int kMaxLinks = 40; // the kernel's own limit
 
-std::string advice(int error) {
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return "; create the folder first, or correct the path";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "; choose a folder that this user may write to";
-    case ENOSPC:
-    case EDQUOT:
-      return "; free space, or choose another disk (the new file needs its "
-             "space beside the old one)";
-    case EFBIG:
-      return "; raise the limit on file sizes (ulimit -f)";
-    case EISDIR:
-      return "; give the path of a file";
-    default:
-      return "";
-  }
-}
-
 // The rename has to replace what a link points at, not the link.
 std::filesystem::path follow_links(std::filesystem::path path) {
   std::error_code error;
@@ -81,6 +59,28 @@ bool write_bytes(int descriptor, const char* data, size_t bytes, off_t offset) {
 }
 
 } // namespace
+
+std::string write_advice(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return "; create the folder first, or correct the path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; choose a folder that this user may write to";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free space, or choose another disk (the new file needs its "
+             "space beside the old one)";
+    case EFBIG:
+      return "; raise the limit on file sizes (ulimit -f)";
+    case EISDIR:
+      return "; give the path of a file";
+    default:
+      return "";
+  }
+}
 
 AtomicFile::AtomicFile(const std::string& path)
     : path_(path), target_(follow_links(path).string()) {
@@ -214,7 +214,7 @@ void AtomicFile::fail(const std::string& operation) const {
       path_,
       operation,
       std::generic_category().message(error),
-      advice(error));
+      write_advice(error));
 }
 
 } // namespace ddp::detail

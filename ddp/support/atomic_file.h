@@ -7,6 +7,10 @@
 
 namespace ddp::detail {
 
+/// What to do where the system refuses to write for the reason `error`, an
+/// `errno`: "; free space, or ...". Empty where there is nothing to say.
+std::string write_advice(int error);
+
 /// Replaces a file as a whole: readers see the old content until `commit()`
 /// returns, and the new one from then on.
 ///
