@@ -1,9 +1,12 @@
-// Trains on numbered samples and counts in the checkpoint how often each one
-// was seen in each epoch, whatever becomes of the ranks meanwhile.
+// Trains on numbered samples and counts how often each one was seen in each
+// epoch, whatever becomes of the ranks meanwhile: in checkpoints in a folder,
+// or, where that is "-", in processes that outlive changes of nodes.
 // Run: elastic_trainer FOLDER EPOCHS SAMPLES PAUSE_MS
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
+
+#include <unistd.h>
 
 #include <chrono>
 #include <cinttypes>
@@ -17,7 +20,6 @@
 
 namespace {
 
-constexpr int64_t kBatch = 4;
 constexpr int64_t kSaveEvery = 5;
 
 struct Arguments {
@@ -27,42 +29,99 @@ struct Arguments {
   int64_t pause_ms = 0;
 };
 
-torch::data::datasets::TensorDataset numbers(int64_t count) {
-  return torch::data::datasets::TensorDataset(
-      torch::arange(count, torch::kFloat).unsqueeze(1));
+void pause(int64_t milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// Adds up what the ranks have seen since the last call.
-void count_seen(
-    const ddp::ProcessGroup& group,
-    torch::Tensor& fresh,
-    torch::Tensor& seen) {
-  group.all_reduce(fresh);
-  seen.add_(fresh);
-  fresh.zero_();
+// The same on all ranks.
+torch::nn::Sequential make_net(const ddp::ProcessGroup& group) {
+  ddp::manual_seed(7, group);
+  return torch::nn::Sequential(
+      torch::nn::Linear(1, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
 }
 
-void report(const torch::Tensor& seen, int64_t steps) {
-  std::printf(
-      "finished after %" PRId64 " steps: samples were seen %" PRId64
-      " to %" PRId64 " times, %" PRId64 " more than once\n",
-      steps,
-      seen.min().item<int64_t>(),
-      seen.max().item<int64_t>(),
-      seen.gt(1).sum().item<int64_t>());
+auto make_loader(int64_t samples, const ddp::ProcessGroup& group) {
+  return ddp::make_data_loader(
+      torch::data::datasets::TensorDataset(
+          torch::arange(samples, torch::kFloat).unsqueeze(1))
+          .map(torch::data::transforms::Stack<torch::data::TensorExample>()),
+      ddp::DistributedSampler(samples, group),
+      ddp::DataLoaderOptions(4));
 }
+
+struct Training {
+  Training(ddp::ProcessGroup ranks, const Arguments& given)
+      : arguments(given), group(std::move(ranks)) {
+    state.add("net", net).add("optimizer", optimizer).add("loader", *loader);
+    state.add("step", step).add("seen", seen);
+  }
+
+  /// Calls `after_step` with how often this rank saw each sample in the step.
+  template <typename AfterStep>
+  void run(AfterStep after_step) {
+    for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
+      loader->set_epoch(epoch);
+      for (auto& batch : *loader) {
+        optimizer.zero_grad();
+        (net->forward(batch.data / arguments.samples) - 1)
+            .square()
+            .mean()
+            .backward();
+        optimizer.step();
+        auto own = torch::zeros_like(seen);
+        own[epoch].index_add_(
+            0,
+            batch.data.flatten().to(torch::kLong),
+            torch::ones({batch.data.numel()}, torch::kLong));
+        ++step;
+        after_step(own);
+      }
+    }
+  }
+
+  /// Adds up what the ranks have seen since the last call.
+  void count_seen(torch::Tensor& fresh) {
+    group.all_reduce(fresh);
+    seen.add_(fresh);
+    fresh.zero_();
+  }
+
+  void report() const {
+    if (group.rank() == 0) {
+      std::printf(
+          "finished after %" PRId64 " steps: samples were seen %" PRId64
+          " to %" PRId64 " times, %" PRId64 " more than once\n",
+          step,
+          seen.min().item<int64_t>(),
+          seen.max().item<int64_t>(),
+          seen.gt(1).sum().item<int64_t>());
+    }
+  }
+
+  const Arguments& arguments;
+  ddp::ProcessGroup group;
+  torch::nn::Sequential net = make_net(group);
+  ddp::Reducer reducer{net, group};
+  torch::optim::SGD optimizer{
+      net->parameters(),
+      torch::optim::SGDOptions(1e-3).momentum(0.9)};
+  decltype(make_loader(0, group)) loader =
+      make_loader(arguments.samples, group);
+  torch::Tensor seen =
+      torch::zeros({arguments.epochs, arguments.samples}, torch::kLong);
+  int64_t step = 0;
+  ddp::TrainingState state;
+};
 
 // As programs do that want to lose nothing when the others are lost; here not
 // before a file is there.
-void save_alone(
-    const std::string& folder,
-    ddp::TrainingState& run,
-    const char* sign) {
+void save_alone(Training& training, const char* sign) {
   while (!std::ifstream(sign)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    pause(50);
   }
   try {
-    ddp::CheckpointManager(folder, run).save(1000000);
+    ddp::CheckpointManager(training.arguments.folder, training.state)
+        .save(1000000);
     std::printf("saved alone\n");
   } catch (const std::exception& error) {
     std::printf("cannot save alone: %s\n", error.what());
@@ -70,66 +129,62 @@ void save_alone(
 }
 
 void train(const Arguments& arguments) {
-  auto group = ddp::init_process_group();
-  ddp::manual_seed(7, group);
-  torch::nn::Sequential net(
-      torch::nn::Linear(1, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
-  ddp::Reducer reducer(net, group);
-  torch::optim::SGD optimizer(net->parameters(), 1e-3);
-  auto loader = ddp::make_data_loader(
-      numbers(arguments.samples)
-          .map(torch::data::transforms::Stack<torch::data::TensorExample>()),
-      ddp::DistributedSampler(arguments.samples, group),
-      ddp::DataLoaderOptions(kBatch));
-  auto seen = torch::zeros({arguments.epochs, arguments.samples}, torch::kLong);
-  auto fresh = torch::zeros_like(seen);
-  int64_t step = 0;
-  ddp::TrainingState run;
-  run.add("net", net).add("optimizer", optimizer).add("loader", *loader);
-  run.add("step", step).add("seen", seen);
-  ddp::CheckpointManager checkpoints(arguments.folder, run, group);
+  Training training(ddp::init_process_group(), arguments);
+  const auto& group = training.group;
+  ddp::CheckpointManager checkpoints(arguments.folder, training.state, group);
   checkpoints.load();
   if (group.rank() == 0) {
     std::printf(
         "goes on from step %" PRId64 " with %" PRId64 " ranks\n",
-        step,
+        training.step,
         static_cast<int64_t>(group.size()));
   }
-  const auto train_epoch = [&](int64_t epoch) {
-    loader->set_epoch(epoch);
-    for (auto& batch : *loader) {
-      optimizer.zero_grad();
-      (net->forward(batch.data / arguments.samples) - 1)
-          .square()
-          .mean()
-          .backward();
-      optimizer.step();
-      fresh[epoch].index_add_(
-          0,
-          batch.data.flatten().to(torch::kLong),
-          torch::ones({batch.data.numel()}, torch::kLong));
-      if (++step % kSaveEvery == 0) {
-        count_seen(group, fresh, seen);
-        checkpoints.save(step);
-      }
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(arguments.pause_ms));
-    }
-  };
+  auto fresh = torch::zeros_like(training.seen);
   try {
-    for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
-      train_epoch(epoch);
-    }
+    training.run([&](const torch::Tensor& own) {
+      fresh.add_(own);
+      if (training.step % kSaveEvery == 0) {
+        training.count_seen(fresh);
+        checkpoints.save(training.step);
+      }
+      pause(arguments.pause_ms);
+    });
   } catch (const c10::DistError&) {
     if (const auto* sign = std::getenv("SAVE_ALONE_AFTER")) {
-      save_alone(arguments.folder, run, sign);
+      save_alone(training, sign);
     }
     throw;
   }
-  count_seen(group, fresh, seen);
-  if (group.rank() == 0) {
-    report(seen, step);
-  }
+  training.count_seen(fresh);
+  training.report();
+}
+
+void say(const char* what, const Training& training) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  std::printf(
+      "rank %" PRId64 " of %" PRId64 " pid %d %s step %" PRId64 ". %" PRId64
+      "\n",
+      training.group.rank(),
+      training.group.size(),
+      static_cast<int>(getpid()),
+      what,
+      training.step,
+      static_cast<int64_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+}
+
+void train_in_process(ddp::ElasticRun& run, const Arguments& arguments) {
+  Training training(run.group(), arguments);
+  run.sync(training.state);
+  std::printf("epoch %s.\n", std::getenv("DDP_EPOCH"));
+  say("goes on from", training);
+  training.run([&](torch::Tensor& own) {
+    training.count_seen(own);
+    say("did", training);
+    pause(arguments.pause_ms);
+    run.step();
+  });
+  training.report();
 }
 
 } // namespace
@@ -139,6 +194,12 @@ int main(int, char** argv) {
     std::signal(SIGTERM, SIG_IGN);
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  train(
-      {argv[1], std::atoll(argv[2]), std::atoll(argv[3]), std::atoll(argv[4])});
+  const Arguments arguments{
+      argv[1], std::atoll(argv[2]), std::atoll(argv[3]), std::atoll(argv[4])};
+  if (arguments.folder == "-") {
+    ddp::elastic(
+        [&](ddp::ElasticRun& run) { train_in_process(run, arguments); });
+  } else {
+    train(arguments);
+  }
 }

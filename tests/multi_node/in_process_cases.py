@@ -42,7 +42,7 @@ def wait_for_steps(nodes, hosts, world_size, seconds=40):
 
 
 def start_training(nodes, hosts, samples=960):
-    words = [sys.argv[2], "2", str(samples), "20"]
+    words = [sys.argv[2], "-", "2", str(samples), "20"]
     for host in hosts:
         nodes.start(host, words=words)
 
