@@ -207,33 +207,6 @@ TEST_CASE("nodes meet in an etcd, and leave nothing there") {
   }
 }
 
-TEST_CASE("a job outlives a member of its etcd, and nodes") {
-  Etcd etcd(3);
-  auto jobs = start(
-      3,
-      etcd,
-      "--nnodes=1:3 --last-call=20 --node-timeout=10",
-      "echo ready $RANK of $WORLD_SIZE in ${DDP_EPOCH#*:}; "
-      "[ $WORLD_SIZE = 1 ] || while :; do sleep 0.1; done");
-  for (auto& each : jobs) {
-    each->wait_for_output("of 3");
-  }
-  etcd.end(0);
-  // One that dies, and one that stands still: its lease expires.
-  const pid_t agent = jobs[2]->agent();
-  kill(jobs[2]->pid(), SIGKILL);
-  kill(agent, SIGKILL);
-  jobs[0]->wait_for_output("of 2");
-  jobs[1]->wait_for_output("of 2");
-  kill(jobs[1]->agent(), SIGSTOP);
-  CHECK(jobs[0]->wait() == 0);
-  CHECK(count_of(jobs[0]->out(), " of 3 in 1\n") == 1);
-  CHECK(count_of(jobs[0]->out(), " of 2 in 2\n") == 1);
-  CHECK(count_of(jobs[0]->out(), "ready 0 of 1 in 3\n") == 1);
-  kill(jobs[1]->agent(), SIGCONT);
-  CHECK(jobs[1]->wait() != 0);
-}
-
 TEST_CASE("who is let into an etcd has its password") {
   Etcd etcd;
   etcd.run(R"(
