@@ -3,10 +3,7 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/checkpoint_manager.h>
-#include <ddp/random.h>
-#include <ddp/reducer.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::resume_test {
 
@@ -35,12 +32,6 @@ struct Augmented : torch::data::datasets::Dataset<Augmented, torch::Tensor> {
       std::make_shared<std::atomic<int64_t>>(0);
 };
 
-/// Whether this run leaves out a part of its state.
-bool forgets(const std::string& part) {
-  const auto* const forgotten = std::getenv("DDP_TEST_FORGETS");
-  return forgotten && part == forgotten;
-}
-
 struct Training {
   Training(const std::string& folder, bool asynchronous)
       : group(init_process_group()),
@@ -54,16 +45,8 @@ struct Training {
   TrainingState& whole_state() {
     state.add("net", net).add("reducer", reducer).add("scheduler", scheduler);
     state.add("sampler", sampler).add("step", step).add("loss", loss);
-    if (!forgets("optimizer")) {
-      state.add("optimizer", optimizer);
-    }
-    if (!forgets("random")) {
-      state.add_random_state();
-    }
-    if (!forgets("own")) {
-      state.add_generator("own", own);
-    }
-    return state;
+    state.add("optimizer", optimizer).add_random_state();
+    return state.add_generator("own", own);
   }
 
   void train_step(const std::vector<torch::Tensor>& batch) {
@@ -147,16 +130,6 @@ int64_t last_number(const std::string& output, const std::string& word) {
 /// Starts runs in folders, each with the same processes.
 class Runs {
  public:
-  explicit Runs(std::string forgotten = "")
-      : commands_(commands_of_ranks(
-            kWorld,
-            [] {
-              train(
-                  std::getenv("DDP_TEST_RUN"),
-                  std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
-            })),
-        forgotten_(std::move(forgotten)) {}
-
   std::vector<Process> start(const std::string& folder, bool asynchronous) {
     const auto port = std::to_string(free_port());
     std::vector<Process> ranks;
@@ -164,15 +137,17 @@ class Runs {
       command.environment["MASTER_PORT"] = port;
       command.environment["DDP_TEST_RUN"] = folder;
       command.environment["DDP_TEST_ASYNCHRONOUS"] = asynchronous ? "1" : "";
-      command.environment["DDP_TEST_FORGETS"] = forgotten_;
       ranks.emplace_back(command);
     }
     return ranks;
   }
 
  private:
-  std::vector<Command> commands_;
-  std::string forgotten_;
+  std::vector<Command> commands_ = commands_of_ranks(kWorld, [] {
+    train(
+        std::getenv("DDP_TEST_RUN"),
+        std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
+  });
 };
 
 /// A run that is killed `kills` times, each at a random moment of a random
@@ -181,7 +156,6 @@ struct KilledRun {
   std::string folder;
   bool asynchronous = false;
   int kills = 0;
-  std::function<void()> before_going_on = [] {};
 
   /// Why it is not as it should be, or nothing.
   std::string difference(Runs& runs, std::mt19937& random) const {
@@ -215,7 +189,6 @@ struct KilledRun {
         }
         reached = std::max(reached, last_number(outcome.output, "step"));
       }
-      before_going_on();
     }
     return "";
   }
@@ -257,34 +230,6 @@ TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
       REQUIRE(equal);
     }
   }
-}
-
-TEST_CASE("a run that goes on without a part of its state is another one") {
-  const SharedFolder shared;
-  std::mt19937 random(9);
-  std::vector<std::pair<std::string, Runs>> each;
-  for (const std::string part : {"optimizer", "random", "own"}) {
-    each.emplace_back(part, Runs(part));
-  }
-  for (auto& [part, runs] : each) {
-    const auto whole = shared.path + part;
-    const auto killed = whole + "_killed";
-    REQUIRE(KilledRun{whole}.difference(runs, random) == "");
-    REQUIRE(KilledRun{killed, false, 1}.difference(runs, random) == "");
-    INFO(part);
-    const bool equal = result(killed) == result(whole);
-    REQUIRE_FALSE(equal);
-  }
-}
-
-TEST_CASE("a run whose checkpoints are gone is seen to begin anew") {
-  const SharedFolder shared;
-  Runs runs;
-  std::mt19937 random(8);
-  const auto folder = shared.path + "gone";
-  const auto remove = [&] { std::filesystem::remove_all(folder); };
-  const KilledRun run{folder, false, 1, remove};
-  REQUIRE_THAT(run.difference(runs, random), Has("began from 0 after"));
 }
 
 } // namespace ddp::test::resume_test
