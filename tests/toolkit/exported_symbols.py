@@ -92,22 +92,7 @@ def missing(nm, library, objects):
     return sorted(wanted - here)
 
 
-def check_itself():
-    header = ("namespace ddp {\nclass DDP_API Group final {\n"
-              "[[noreturn]] DDP_API void\nfail(int);\n} // namespace ddp\n")
-    types, functions = marked(header)
-    assert (types, functions) == ({"ddp::Group"}, {"ddp::fail"})
-    fine = [("T", "ddp::Group::Group(int)"), ("V", "typeinfo for ddp::Group"),
-            ("T", "ddp::fail(int)"), ("W", "std::vector<int>::size() const")]
-    assert not list(faults(types, functions, fine))
-    for added in ("ddp::Groups::f()", "ddp::failed(ddp::Group)",
-                  "vtable for ddp::detail::Group", "serve(int)"):
-        assert len(list(faults(types, functions, [*fine, ("T", added)]))) == 1
-    assert len(list(faults(types, functions, fine[:2]))) == 1
-
-
 def main():
-    check_itself()
     root, nm, library, *objects = sys.argv[1:]
     if objects:
         sys.exit("\n".join(missing(nm, library, objects)) or 0)
