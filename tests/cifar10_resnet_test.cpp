@@ -1,9 +1,38 @@
 // examples/cifar10_resnet: what it counts, what it goes on from, what it
 // refuses, and the tutorial's own line.
-#include <tests/support/cifar10_files.h>
 #include <tests/support/examples.h>
 
 namespace ddp::test::cifar10_resnet_test {
+
+constexpr int kCifarRecord = 1 + 3 * 32 * 32;
+
+/// The bytes of `records` records of CIFAR-10's binary format: labels 0, 1, ...
+/// in turn, each with a brightness of its own, and noise.
+std::string cifar_records(int records, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string bytes;
+  for (int i = 0; i < records; ++i) {
+    const int label = i % 10;
+    bytes += static_cast<char>(label);
+    for (int pixel = 1; pixel < kCifarRecord; ++pixel) {
+      bytes += static_cast<char>(20 * label + random() % 60);
+    }
+  }
+  return bytes;
+}
+
+/// Writes the six files of CIFAR-10 into `folder`/cifar-10-batches-bin, with so
+/// many records in each of the five to train with and in the one to test with.
+void write_cifar(const std::string& folder, int train, int test) {
+  const auto inner = std::filesystem::path(folder) / "cifar-10-batches-bin";
+  std::filesystem::create_directories(inner);
+  for (unsigned i = 1; i <= 5; ++i) {
+    write_text(
+        inner / ("data_batch_" + std::to_string(i) + ".bin"),
+        cifar_records(train, i));
+  }
+  write_text(inner / "test_batch.bin", cifar_records(test, 6));
+}
 
 /// Runs a shell's line in `folder`, where programs have no paths.
 Command line(const TemporaryFolder& folder, const std::string& text) {

@@ -1,12 +1,24 @@
 #include <checkpoint/name_matching.h>
 #include <checkpoint/state_dict.h>
 #include <tests/support/catch.h>
-#include <tests/support/wrapper.h>
 
 namespace ddp::test::state_dict_test {
 
 using detail::match_names;
 using Names = std::vector<std::string>;
+
+/// Has another module inside, as DistributedDataParallel has.
+struct Wrapper : torch::nn::Module, WrappedModule {
+  explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
+      : inner_(register_module("module", std::move(inner))) {}
+  torch::nn::Module& wrapped() override {
+    return *inner_;
+  }
+  const torch::nn::Module& wrapped() const override {
+    return *inner_;
+  }
+  std::shared_ptr<torch::nn::Module> inner_;
+};
 
 const Names kNone;
 

@@ -13,9 +13,18 @@
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/affinity/machine.h>
 #include <launcher/cli/options/option_values.h>
-#include <tests/launcher/fake_root.h>
+#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::processors_test {
+
+/// A folder that stands for the root of a computer's files.
+struct FakeRoot : TemporaryFolder {
+  void write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path file = path() + "/" + name;
+    std::filesystem::create_directories(file.parent_path());
+    write_text(file, text + "\n");
+  }
+};
 
 TEST_CASE("GPUs are counted as CUDA would show them", "[unit]") {
   const FakeRoot root;

@@ -3,8 +3,7 @@
 #include <tests/support/catch.h>
 
 #include <ddp/comm_hook.h>
-#include <ddp/process_group.h>
-#include <ddp/reducer_options.h>
+#include <ddp/ddp.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test {

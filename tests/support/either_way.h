@@ -1,7 +1,6 @@
 #pragma once
 
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 #include <memory>
 #include <optional>

@@ -3,9 +3,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
-#include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/reducer.h>
-#include <ddp/reducer_options.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test {
 

@@ -1,23 +1,57 @@
 #pragma once
 
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
+
+#include <ddp/backends/mpi.h>
 
 namespace ddp::test {
 
 /// That runs a program on `size` ranks under mpirun; skips the test case where
 /// the machine has no MPI.
-Command with_mpi(int size, const Command& command);
+inline Command with_mpi(int size, const Command& command) {
+  const char* launcher = std::getenv("DDP_MPIRUN");
+  if (!launcher || !*launcher) {
+    skip("there is no MPI, or no mpirun");
+  }
+  auto whole = command;
+  whole.arguments.insert(
+      whole.arguments.begin(), {launcher, "-n", std::to_string(size)});
+  auto& variables = whole.environment;
+  // Open MPI's options as variables, which other MPIs do not read.
+  variables.insert({"OMPI_ALLOW_RUN_AS_ROOT", "1"});
+  variables.insert({"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"});
+  variables.insert({"OMPI_MCA_rmaps_base_oversubscribe", "1"});
+  variables.insert({"OMPI_MCA_hwloc_base_binding_policy", "none"});
+  variables.insert({"OMP_NUM_THREADS", "1"});
+  return whole;
+}
 
-Outcome mpirun(int size, const Command& command);
+inline Outcome mpirun(int size, const Command& command) {
+  return run(with_mpi(size, command), std::chrono::seconds(40));
+}
 
 /// As `ranks`, but under mpirun: runs `body` on `size` ranks, each of which
 /// ends as from `main`, and returns how mpirun ended; nothing in a rank.
-std::optional<Outcome> mpi_ranks_outcome(
+inline std::optional<Outcome> mpi_ranks_outcome(
     int size,
-    const std::function<void()>& body);
+    const std::function<void()>& body) {
+  const auto again = command_of_rank(body, std::exit);
+  if (!again) {
+    return std::nullopt;
+  }
+  auto outcome = mpirun(size, *again);
+  INFO("mpirun:\n" << outcome.output);
+  REQUIRE(!outcome.hung);
+  return outcome;
+}
 
 /// The same, and checks that all ranks pass.
-void mpi_ranks(int size, const std::function<void()>& body);
+inline void mpi_ranks(int size, const std::function<void()>& body) {
+  if (const auto outcome = mpi_ranks_outcome(size, body)) {
+    output_of(*outcome);
+  }
+}
 
 /// A RANKS_TEST under mpirun, without a group.
 #define MPI_TEST(...) DDP_TEST_BY(run_mpi_test, (), __VA_ARGS__)
@@ -32,12 +66,29 @@ inline ProcessGroup mpi_group() {
 }
 
 /// Requires that each rank has said "rank N passed".
-void require_passed(const Outcome& outcome, int size);
+inline void require_passed(const Outcome& outcome, int size) {
+  INFO(outcome.output);
+  for (int rank = 0; rank < size; ++rank) {
+    REQUIRE_THAT(
+        outcome.output, Has("rank " + std::to_string(rank) + " passed"));
+  }
+}
 
 /// As `mpi_ranks`, of ranks that leave an operation, and so mpirun with another
 /// exit code: each says that it passed. Returns how mpirun ended.
-std::optional<Outcome> mpi_ranks_that_leave(
+inline std::optional<Outcome> mpi_ranks_that_leave(
     int size,
-    const std::function<void()>& body);
+    const std::function<void()>& body) {
+  const auto outcome = mpi_ranks_outcome(size, [&] {
+    const auto world = backends::mpi::library().world(std::chrono::minutes(1));
+    body();
+    std::cout << "rank " + std::to_string(world->rank()) + " passed\n"
+              << std::flush;
+  });
+  if (outcome) {
+    require_passed(*outcome, size);
+  }
+  return outcome;
+}
 
 } // namespace ddp::test

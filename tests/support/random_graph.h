@@ -80,46 +80,4 @@ struct Graph {
 /// The graph of a seed; `size` is the number of ranks.
 Graph random_graph(uint64_t seed, int64_t size);
 
-/// The parameters with their first values, the same in each call.
-std::vector<at::Tensor> make_parameters(const Graph& graph);
-
-/// Which forward it is: input and branches follow from it.
-struct Place {
-  size_t step = 0;
-  size_t pass = 0;
-  int forward = 0;
-  int64_t rank = 0;
-};
-
-/// Runs a graph's forwards. Has to outlive the backward where it checkpoints.
-class Interpreter {
- public:
-  Interpreter(
-      const Graph& graph,
-      const std::vector<at::Tensor>& parameters,
-      Place place,
-      bool checkpoints)
-      : graph_(graph),
-        parameters_(parameters),
-        place_(place),
-        checkpoints_(checkpoints) {}
-
-  /// The loss of this place's input: fp64, a scalar.
-  at::Tensor loss() const;
-
-  at::Tensor run(const Node& node, at::Tensor x) const;
-
- private:
-  at::Tensor input() const;
-  size_t choose(const Node& branch) const;
-  at::Tensor run_linear(const Node& node, const at::Tensor& x) const;
-  at::Tensor run_shift(const Node& node, const at::Tensor& x) const;
-  at::Tensor run_checkpoint(const Node& node, const at::Tensor& x) const;
-
-  const Graph& graph_;
-  const std::vector<at::Tensor>& parameters_;
-  Place place_;
-  bool checkpoints_;
-};
-
 } // namespace ddp::test

@@ -2,9 +2,7 @@
 
 #include <tests/support/catch.h>
 
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/checkpoint_manager.h>
-#include <ddp/checkpoint/training_state.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test {
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddp::test {
@@ -28,22 +30,65 @@ class StreamOrder {
   void work(
       StreamId stream,
       const std::string& operation,
-      const std::vector<Access>& accesses);
+      const std::vector<Access>& accesses) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& own = clock(stream);
+    const auto time = ++own[stream];
+    for (const auto& access : accesses) {
+      const Past now{access, stream, time, operation};
+      for (const auto& past : past_) {
+        check(past, now, own);
+      }
+      // What comes after a write comes after what came before it.
+      past_.erase(
+          std::remove_if(
+              past_.begin(),
+              past_.end(),
+              [&](const Past& past) {
+                return access.writes && covers(access, past.access) &&
+                    includes(own, past.stream, past.time);
+              }),
+          past_.end());
+      past_.push_back(now);
+    }
+  }
 
   /// The point that `stream` has come to, for an event.
-  Point reached(StreamId stream);
+  Point reached(StreamId stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return clock(stream);
+  }
 
   /// Further work of `stream` comes after `point`.
-  void wait(StreamId stream, const Point& point);
+  void wait(StreamId stream, const Point& point) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    advance(clock(stream), point);
+  }
 
   /// The host has waited for `point`: all further work comes after it.
-  void wait_on_host(const Point& point);
+  void wait_on_host(const Point& point) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    advance(host_, point);
+  }
 
   /// What is there was freed: its next owner starts anew.
-  void forget(uintptr_t begin, uintptr_t end);
+  void forget(uintptr_t begin, uintptr_t end) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    past_.erase(
+        std::remove_if(
+            past_.begin(),
+            past_.end(),
+            [&](const Past& past) {
+              return overlap(past.access, {begin, end, true});
+            }),
+        past_.end());
+  }
 
   /// The races so far; forgets them.
-  std::vector<std::string> take_races();
+  std::vector<std::string> take_races() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(races_, {});
+  }
 
  private:
   struct Past {
@@ -53,8 +98,41 @@ class StreamOrder {
     std::string operation;
   };
 
-  Point& clock(StreamId stream);
-  void check(const Past& past, const Past& now, const Point& clock);
+  static bool overlap(const Access& a, const Access& b) {
+    return a.begin < b.end && b.begin < a.end;
+  }
+
+  static bool covers(const Access& a, const Access& b) {
+    return a.begin <= b.begin && b.end <= a.end;
+  }
+
+  static void advance(Point& clock, const Point& point) {
+    for (const auto& [stream, time] : point) {
+      clock[stream] = std::max(clock[stream], time);
+    }
+  }
+
+  static bool includes(const Point& clock, StreamId stream, int64_t time) {
+    const auto found = clock.find(stream);
+    return found != clock.end() && found->second >= time;
+  }
+
+  Point& clock(StreamId stream) {
+    auto& result = clocks_[stream];
+    advance(result, host_);
+    return result;
+  }
+  void check(const Past& past, const Past& now, const Point& clock) {
+    if (overlap(past.access, now.access) &&
+        (past.access.writes || now.access.writes) &&
+        !includes(clock, past.stream, past.time)) {
+      races_.push_back(
+          now.operation + " on stream " + std::to_string(now.stream) +
+          (now.access.writes ? " writes" : " reads") + " what " +
+          past.operation + " on stream " + std::to_string(past.stream) +
+          (past.access.writes ? " wrote" : " read") + ", in no certain order");
+    }
+  }
 
   std::mutex mutex_;
   std::map<StreamId, Point> clocks_;
