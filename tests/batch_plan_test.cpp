@@ -1,5 +1,4 @@
-#include <ddp/process_group.h>
-#include <ddp/samplers/batch_sampler.h>
+#include <ddp/ddp.h>
 #include <tests/support/catch.h>
 
 namespace ddp::test::batch_plan_test {

@@ -1,6 +1,5 @@
 #include <checkpoint/prepared_file.h>
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/ddp.h>
 #include <ddp/support/containers.h>
 #include <ddp/support/snapshot_memory.h>
 #include <tests/support/catch.h>

@@ -1,6 +1,5 @@
 #include <checkpoint/state_dict.h>
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/ddp.h>
 #include <tests/support/catch.h>
 
 namespace ddp::test::checkpoint_test {

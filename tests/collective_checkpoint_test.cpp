@@ -2,9 +2,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/distributed_data_parallel.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::collective_checkpoint_test {
 

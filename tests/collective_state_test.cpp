@@ -1,11 +1,6 @@
 // States that several ranks save and load together.
-#include <ddp/checkpoint/training_state.h>
+#include <ddp/ddp.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
-#include <ddp/random.h>
-#include <ddp/samplers/batch_sampler.h>
-#include <ddp/samplers/data_loader.h>
-#include <ddp/samplers/distributed_sampler.h>
-#include <ddp/zero_redundancy_optimizer.h>
 #include <tests/support/failures.h>
 #include <tests/support/samplers.h>
 

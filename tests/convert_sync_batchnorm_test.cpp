@@ -2,8 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/nn/sync_batch_norm.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::convert_sync_batchnorm_test {
 

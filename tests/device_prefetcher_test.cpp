@@ -1,8 +1,7 @@
 // Batches on a GPU, where there is none: on a device that notes the order of
 // its streams and the host's waits (support/fake_gpu.h).
 
-#include <ddp/samplers/device_prefetcher.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/made_samples.h>
 

@@ -4,10 +4,9 @@
 #include <tests/support/shared_page.h>
 
 #include <common/elastic_page.h>
-#include <ddp/elastic.h>
+#include <ddp/ddp.h>
 #include <ddp/environment/environment.h>
 #include <ddp/failure/elastic_pause.h>
-#include <ddp/zero_redundancy_optimizer.h>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -3,9 +3,7 @@
 #include <tests/support/fake_gpu.h>
 #include <tests/support/hook_training.h>
 
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/post_local_sgd_hook.h>
-#include <ddp/model_averaging.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::fake_gpu_hooks_test {
 

@@ -6,8 +6,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/distributed_data_parallel.h>
+#include <ddp/ddp.h>
 #include <ddp/reducer/buckets/futures.h>
 #include <ddp/support/current_stream.h>
 

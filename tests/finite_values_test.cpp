@@ -1,7 +1,7 @@
+#include <ddp/ddp.h>
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
-
-#include <ddp/module_state.h>
 
 namespace ddp::test::finite_values_test {
 
@@ -107,6 +107,52 @@ TEST_CASE("a NaN is found wherever it is, and large values are finite") {
   const auto twice = torch::sparse_coo_tensor(
       torch::zeros({1, 2}, torch::kLong), torch::full({2}, 3e38), {4});
   REQUIRE_THAT(counted(twice), Has("0 NaN and 1 inf"));
+}
+
+RANKS_TEST("check_divergence_every finds parameters that went apart", 4) {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group, ReducerOptions().check_divergence_every(3));
+  const auto step = [&](int number) {
+    net->forward(batch(group, number, 4), true).sum().backward();
+  };
+  step(1);
+  step(2);
+  step(3);
+  if (group.rank() == 2) {
+    const torch::NoGradGuard no_grad;
+    net->left->bias[1] += 1e-3;
+  }
+  step(4);
+  step(5);
+  REQUIRE_THROWS_WITH(
+      step(6),
+      Has("the parameters differ between ranks: left.bias",
+          "on rank 2",
+          "ranks 0, 1 and 3"));
+}
+
+RANKS_TEST("check_finite names the rank and the parameter, on all ranks") {
+  for (const double bad : {std::nan(""), double(INFINITY)}) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group, ReducerOptions().check_finite(true));
+    for (int step = 0; step < 2; ++step) {
+      net->forward(batch(group, step, 4), true).sum().backward();
+    }
+    auto input = batch(group, 2, 4);
+    if (group.rank() == 1) {
+      input[0][0] = bad;
+    }
+    REQUIRE_THROWS_WITH(
+        net->forward(input, true).sum().backward(),
+        Has("the gradients are not finite on rank 1", "stem.weight"));
+  }
+}
+
+RANKS_TEST("an overflow of the sum is not this rank's NaN") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight}, group, ReducerOptions().check_finite(true));
+  (weight * 3e38f).sum().backward(); // each finite, and so is the mean
+  REQUIRE(weight.grad().isfinite().all().item<bool>());
 }
 
 } // namespace ddp::test::finite_values_test

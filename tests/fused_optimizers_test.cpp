@@ -1,7 +1,6 @@
 #include <tests/support/launched.h>
 
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/optimizers.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::fused_optimizers_test {
 

@@ -6,9 +6,7 @@
 
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/nn/sync_batch_norm.h>
-#include <ddp/optimizers.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::gpu_features_test {
 

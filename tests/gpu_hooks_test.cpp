@@ -5,8 +5,7 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/twins.h>
 
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/distributed_data_parallel.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::gpu_hooks_test {
 

@@ -1,17 +1,11 @@
 // Training loops on GPUs: optimizers, clipping, scales, checkpoints, batches.
 
-#include <ddp/samplers/device_prefetcher.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 #include <tests/support/gpus.h>
 #include <tests/support/hook_training.h>
 #include <tests/support/made_samples.h>
 #include <tests/support/sharded.h>
 #include <tests/support/twins.h>
-
-#include <ddp/amp.h>
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/optimizers.h>
 
 namespace ddp::test::gpu_training_test {
 

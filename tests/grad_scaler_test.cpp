@@ -1,9 +1,7 @@
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/amp.h>
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::grad_scaler_test {
 

@@ -2,9 +2,7 @@
 #include <tests/support/shared_page.h>
 
 #include <common/heartbeat_page.h>
-#include <ddp/metrics.h>
-#include <ddp/reducer.h>
-#include <ddp/reducer_options.h>
+#include <ddp/ddp.h>
 
 #include <fcntl.h>
 

@@ -3,9 +3,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/nn/sync_batch_norm.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::join_test {
 

@@ -2,10 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/module_state.h>
-#include <ddp/optimizers.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::lazy_views_test {
 

@@ -2,8 +2,7 @@
 #include <tests/support/examples.h>
 
 #include <ATen/autocast_mode.h>
-#include <ddp/amp.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 

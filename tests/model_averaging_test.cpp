@@ -1,7 +1,6 @@
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/model_averaging.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::model_averaging_test {
 

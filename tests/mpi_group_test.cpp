@@ -1,9 +1,9 @@
 // Groups over MPI: the backend, and communicators that the program has.
-
-#include <tests/support/launched.h>
-#include <tests/support/mpirun.h>
-
 #include <ddp/backends/mpi.h>
+#include <tests/support/backend_checks.h>
+#include <tests/support/launched.h>
+#include <tests/support/mpi_backend.h>
+#include <tests/support/mpirun.h>
 
 namespace ddp::test::mpi_group_test {
 
@@ -122,6 +122,16 @@ TEST_CASE("what is no communicator is refused") {
   REQUIRE_THAT(
       refusal_of(mpirun({"-n", "1", program("mpi_member"), "wrong"})),
       Has("c10::ValueError"));
+}
+
+// The collectives of the MPI backend.
+
+MPI_TEST("collectives over MPI move and reduce what they should") {
+  const auto backend = mpi_backend();
+  REQUIRE(backend->getBackendName() == "mpi");
+  check_movement(backend);
+  check_tagged_messages(backend);
+  check_reductions(backend);
 }
 
 } // namespace ddp::test::mpi_group_test

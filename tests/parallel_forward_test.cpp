@@ -4,8 +4,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/values.h>
 
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/parallel_forward.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::parallel_forward_test {
 

@@ -3,8 +3,7 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/comm_hooks/default_hooks.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::power_sgd_state_test {
 

@@ -3,10 +3,7 @@
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/post_local_sgd_hook.h>
-#include <ddp/model_averaging.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::python_hooks_test {
 

@@ -3,9 +3,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::reducer_state_test {
 

@@ -1,12 +1,8 @@
 // That a first checkpoint tells where ranks have drifted apart.
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hook.h>
-#include <ddp/random.h>
-#include <ddp/reducer.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::replica_check_test {
 

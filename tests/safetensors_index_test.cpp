@@ -1,8 +1,6 @@
 // Hugging Face's index of several safetensors files.
 #include <checkpoint/formats/safetensors_index.h>
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/checkpoint_manager.h>
-#include <ddp/checkpoint/training_state.h>
+#include <ddp/ddp.h>
 #include <tests/support/launched.h>
 
 #include <torch/nn/modules/container/sequential.h>

@@ -1,5 +1,4 @@
-#include <ddp/samplers/batch_sampler.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 #include <tests/support/samplers.h>
 
 namespace ddp::test::sampler_progress_test {

@@ -1,10 +1,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/random.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::seed_test {
 

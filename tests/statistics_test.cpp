@@ -2,8 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/statistics.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::statistics_test {
 

@@ -2,11 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
 
-#include <ddp/amp.h>
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/optimizers.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::step_in_backward_test {
 

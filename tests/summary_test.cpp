@@ -1,7 +1,6 @@
 #include <tests/support/ranks.h>
 
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/statistics.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::summary_test {
 

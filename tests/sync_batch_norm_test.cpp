@@ -1,10 +1,7 @@
 #include <tests/support/batch_norm.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/nn/sync_batch_norm.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::sync_batch_norm_test {
 

@@ -1,5 +1,4 @@
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/ddp.h>
 #include <tests/support/launched.h>
 #include <tests/support/torch_zip.h>
 #include <torch/nn.h>

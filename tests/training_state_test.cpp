@@ -1,7 +1,4 @@
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/random.h>
-#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/ddp.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>

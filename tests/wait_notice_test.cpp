@@ -1,15 +1,9 @@
 // What is said of waits that take long.
 #include <tests/support/failures.h>
 
-#include <ddp/checkpoint/checkpoint.h>
-#include <ddp/metrics.h>
-#include <ddp/module_state.h>
-#include <ddp/nn/sync_batch_norm.h>
-#include <ddp/parallel_forward.h>
+#include <ddp/ddp.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/random.h>
-#include <ddp/reducer.h>
 
 #include <fcntl.h>
 

@@ -2,8 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
-#include <ddp/checkpoint/training_state.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 namespace ddp::test::zero_redundancy_failures_test {
 

@@ -2,8 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
-#include <ddp/optimizers.h>
-#include <ddp/reducer.h>
+#include <ddp/ddp.h>
 
 #include <sys/resource.h>
 

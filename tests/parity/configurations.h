@@ -1,7 +1,6 @@
 #pragma once
 
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/reducer_options.h>
+#include <ddp/ddp.h>
 #include <tests/parity/nets.h>
 
 #include <sstream>

@@ -1,7 +1,6 @@
 // spawned COUNT WHAT [ARGUMENT...]: calls ddp::spawn; for tests of it.
 
-#include <ddp/process_group.h>
-#include <ddp/spawn.h>
+#include <ddp/ddp.h>
 #include <torch/types.h>
 
 #include <sys/wait.h>

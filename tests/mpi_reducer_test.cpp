@@ -1,13 +1,15 @@
 // Sums of sparse tensors over MPI, which are gloo's bit for bit.
-
+#include <ddp/backends/mpi.h>
+#include <ddp/ddp.h>
 #include <tests/support/backend_checks.h>
+#include <tests/support/hook_training.h>
 #include <tests/support/mpi_backend.h>
+#include <tests/support/mpi_ranks.h>
 #include <tests/support/nets.h>
-
-#include <ddp/reducer.h>
+#include <tests/support/skip.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-namespace ddp::test::mpi_sparse_test {
+namespace ddp::test::mpi_reducer_test {
 
 /// A step of a net, whose gradients are averaged in it.
 void step(WordNet& net, const ProcessGroup& group, int64_t number) {
@@ -117,4 +119,28 @@ MPI_TEST("sparse gradients over MPI are those over gloo") {
   }
 }
 
-} // namespace ddp::test::mpi_sparse_test
+// Communication hooks over MPI.
+
+TEST_CASE("hooks average over MPI, those of several collectives too") {
+  const auto reason = backends::mpi::unavailable();
+  if (!reason.empty()) {
+    skip(reason);
+  }
+  mpi_ranks(3, [] {
+    const auto group = init_process_group(ProcessGroupOptions().backend("mpi"));
+    const auto full_rank = PowerSGDOptions() // so that it is exact
+                               .start_iteration(2)
+                               .matrix_approximation_rank(100)
+                               .min_compression_rate(0);
+    for (const auto& hook : std::vector<std::shared_ptr<CommHook>>{
+             bf16_compress_hook(),
+             std::make_shared<PowerSGDHook>(full_rank),
+             std::make_shared<QuantizationHook>(),
+             std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
+                 std::make_shared<AllReduceHook>()})}) {
+      check_mean(group, hook, 0.03);
+    }
+  });
+}
+
+} // namespace ddp::test::mpi_reducer_test

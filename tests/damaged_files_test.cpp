@@ -4,8 +4,149 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
 #include <tests/support/memory_file.h>
+#include <tests/support/torch_zip.h>
 
-namespace ddp::test::checkpoint_damage_test {
+namespace ddp::test::damaged_files_test {
+
+using detail::crc32;
+
+TEST_CASE("CRC-32 is that of zip files") {
+  CHECK(crc32(0, "123456789", 9) == 0xCBF43926);
+  const auto data = torch::randint(256, {1000}, torch::kUInt8);
+  const auto* bytes = data.const_data_ptr<uint8_t>();
+  for (size_t size = 0; size < 990; ++size) {
+    uint32_t expected = ~0U; // bit by bit, as it is defined
+    for (size_t i = 0; i < size; ++i) {
+      expected ^= bytes[i + size % 7];
+      for (int bit = 0; bit < 8; ++bit) {
+        expected = expected >> 1 ^ (expected & 1) * 0xEDB88320;
+      }
+    }
+    const auto* start = bytes + size % 7;
+    INFO(size);
+    REQUIRE(crc32(0, start, size) == ~expected);
+    const auto part = size / 3;
+    REQUIRE(
+        crc32(crc32(0, start, part), start + part, size - part) == ~expected);
+  }
+}
+
+TEST_CASE("A zip file's directory has to be sound") {
+  const std::string none = "\x80\2N.";
+  const auto good = zip_of({{"a/data.pkl", none}, {"a/x", "123"}});
+  REQUIRE(complaint(good).empty());
+  const auto directory = good.find("PK\x01\x02");
+  const auto second = good.find("PK\x01\x02", directory + 1);
+  const auto end = good.find("PK\x05\x06");
+  const auto changed = [&](size_t at, const std::string& bytes) {
+    auto text = good;
+    return complaint(text.replace(at, bytes.size(), bytes));
+  };
+  CHECK_THAT(complaint(""), Has("truncated: its 0 bytes"));
+  CHECK_THAT(complaint(std::string(99, 'x')), Has("no zip file"));
+  CHECK_THAT(complaint(good + "x"), Has("do not end"));
+  CHECK_THAT(
+      complaint(zip_of({{"a/data.pkl", none}, {"a/data.pkl", none}})),
+      Has("two records 'a/data.pkl'"));
+  CHECK_THAT(
+      complaint(zip_of({{"a/data", none}})), Has("no record 'a/data.pkl'"));
+  CHECK_THAT(complaint(zip_of({})), Has("it is empty"));
+  CHECK_THAT(
+      complaint(zip_of({{"a/data.pkl", none}}, 8)),
+      Has("'a/data.pkl' is compressed"));
+  CHECK_THAT(changed(directory + 8, u16(1)), Has("is encrypted"));
+  CHECK_THAT(changed(directory + 16, u32(1)), Has("has the CRC-32"));
+  CHECK_THAT(changed(second + 16, u32(1)), Has("record 'a/x' has the CRC-32"));
+  CHECK_THAT(
+      changed(second + 20, u32(200) + u32(200)),
+      Has("reach beyond what follows"));
+  CHECK_THAT(
+      changed(second + 42, u32(0)), Has("'a/x' does not begin at byte 0"));
+  CHECK_THAT(changed(second + 42, u32(0xFFFFFFF0)), Has("would begin at byte"));
+  CHECK_THAT(
+      changed(second + 20, u32(0xFFFFFFFF) + u32(0xFFFFFFFF)),
+      Has("no 64-bit sizes"));
+  CHECK_THAT(changed(second, "XX"), Has("something else"));
+  CHECK_THAT(changed(end + 8, u16(9) + u16(9)), Has("cannot have 9"));
+  CHECK_THAT(changed(end + 8, u16(1) + u16(1)), Has("bytes more than"));
+  CHECK_THAT(changed(end + 4, u16(1)), Has("one part of"));
+  CHECK_THAT(changed(end + 12, u32(7)), Has("does not end"));
+  CHECK_THAT(changed(end + 16, u32(0xFFFFFFF0)), Has("does not end"));
+}
+
+TEST_CASE("Sizes of 64 bits are read") {
+  const std::string name = "a/data.pkl";
+  const std::string pickle = "\x80\2K\7.";
+  const auto crc = u32(crc32(0, pickle.data(), pickle.size()));
+  const auto escape = u32(0xFFFFFFFF);
+  const auto size = number(uint64_t{pickle.size()});
+  const auto local = "PK\x03\x04" + u16(45) + u16(0) + u16(0) + u32(0) + crc +
+      escape + escape + u16(name.size()) + u16(20) + name + u16(1) + u16(16) +
+      size + size + pickle;
+  const auto padding = u16(0x4246) + u16(3) + "ZZZ";
+  const auto directory = "PK\x01\x02" + u16(45) + u16(45) + u16(0) + u16(0) +
+      u32(0) + crc + escape + escape + u16(name.size()) + u16(35) + u16(0) +
+      u16(0) + u16(0) + u32(0) + escape + name + padding + u16(1) + u16(24) +
+      size + size + number(uint64_t{0});
+  const auto end64 = [&](uint64_t offset, uint64_t locator_says) {
+    const auto one = number(uint64_t{1});
+    return "PK\x06\x06" + number(uint64_t{44}) + u16(45) + u16(45) +
+        number(uint64_t{0}) + one + one + number(uint64_t{directory.size()}) +
+        number(offset) + "PK\x06\x07" + u32(0) + number(locator_says) + u32(1);
+  };
+  const auto end = "PK\x05\x06" + u32(0) + u16(0xFFFF) + u16(0xFFFF) + escape +
+      escape + u16(0);
+  const uint64_t at = local.size() + directory.size();
+  const auto body = local + directory;
+  CHECK(value_of(body + end64(local.size(), at) + end).toInt() == 7);
+  CHECK_THAT(
+      complaint(body + end64(local.size(), at + 1) + end),
+      Has("behind its locator"));
+  CHECK_THAT(
+      complaint(body + end64(local.size(), at - 1) + end),
+      Has("no 64-bit end record"));
+  CHECK_THAT(
+      complaint(body + end64(~uint64_t{0}, at) + end), Has("does not end"));
+}
+
+FOLDER_TEST("A file has more records than 16 bits count") {
+  c10::impl::GenericList tensors(c10::AnyType::get());
+  for (int64_t i = 0; i < 70'000; ++i) {
+    tensors.push_back(torch::tensor(i));
+  }
+  write_checkpoint_file(folder / "a.pt", tensors);
+  const auto read = read_checkpoint_file(folder / "a.pt").toList();
+  REQUIRE(read.size() == tensors.size());
+  for (size_t i = 0; i < tensors.size(); i += 99) {
+    REQUIRE(read.get(i).toTensor().item<int64_t>() == static_cast<int64_t>(i));
+  }
+}
+
+// The checksums made to fit, so that the damage is the pickle's to notice.
+TEST_CASE("Damaged pickles crash nothing") {
+  const auto pickle = "}q\x00("s + unicode("w") +
+      tensor_of(kZero, kFour, kOne) + unicode("b") +
+      tensor_of("K\1", "K\2\x85", kOne) + "K\1](NK\7e)\x85\x86u";
+  REQUIRE(complaint(torch_file_of(pickle)).empty());
+  require_in_child(400, [&] {
+    std::mt19937_64 random(6);
+    size_t refused = 0;
+    for (size_t i = 0; i < 20'000; ++i) {
+      auto damaged = pickle;
+      for (size_t changes = 1 + i % 4; changes > 0; --changes) {
+        const auto at = random() % damaged.size();
+        const auto length = std::min(random() % 8, damaged.size() - at);
+        if (i % 2 == 0) {
+          damaged[at] = static_cast<char>(random());
+        } else { // opcodes in other places
+          damaged.insert(random() % damaged.size(), damaged.substr(at, length));
+        }
+      }
+      refused += complaint(torch_file_of(damaged)).empty() ? 0 : 1;
+    }
+    REQUIRE(refused > 10'000);
+  });
+}
 
 using c10::IValue;
 using detail::new_dict;
@@ -194,4 +335,4 @@ FOLDER_TEST("damage of other programs' safetensors files crashes nothing") {
   damage(path, Checked::kNothing);
 }
 
-} // namespace ddp::test::checkpoint_damage_test
+} // namespace ddp::test::damaged_files_test
