@@ -51,7 +51,7 @@ Command train(
     const std::string& options) {
   return line(
       folder,
-      "ddprun --nproc-per-node " + std::to_string(ranks) +
+      "ddprun --grace 240 --nproc-per-node " + std::to_string(ranks) +
           " cifar10_resnet --depth=18 --workers=1 " + options);
 }
 
@@ -127,8 +127,8 @@ FOLDER_TEST("the tutorial's line trains ResNet-101 on four processes") {
   write_cifar(folder / "data", 2, 5);
   stop(line(
       folder,
-      "ddprun --nproc-per-node 4 cifar10_resnet --n_epochs=100 --lr=0.001 "
-      "--batch_size=32"));
+      "ddprun --grace 240 --nproc-per-node 4 cifar10_resnet --n_epochs=100 "
+      "--lr=0.001 --batch_size=32"));
   CHECK(std::filesystem::exists(folder / "cifar10_resnet/latest"));
 }
 

@@ -35,18 +35,17 @@ void add_norms(
   }
 }
 
-} // namespace
-
-/// A parameter without a gradient, or with one of its own, ends a run.
-std::vector<at::Tensor> ReducerImpl::gradient_runs() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  DDP_CHECK(!open_, "clip_grad_norm: a backward is running");
+/// All managed gradients, those that lie side by side in a bucket as one. A
+/// parameter without a gradient, or with one of its own, ends a run.
+std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
   DDP_CHECK(
-      !observers_.step_in_backward.optimizer(),
+      !reducer.backward.is_open(), "clip_grad_norm: a backward is running");
+  DDP_CHECK(
+      !reducer.observers.step_in_backward.optimizer(),
       "clip_grad_norm: step_in_backward has stepped before gradients can be "
       "clipped: leave one of the two out");
   std::vector<at::Tensor> runs;
-  for (const auto& bucket : buckets_.all()) {
+  for (const auto& bucket : reducer.buckets.all()) {
     int64_t begin = 0;
     int64_t end = 0;
     const auto close_run = [&] {
@@ -55,7 +54,7 @@ std::vector<at::Tensor> ReducerImpl::gradient_runs() {
       }
     };
     for (const size_t index : bucket.indices) {
-      const auto& parameter = parameters_[index];
+      const auto& parameter = reducer.parameters[index];
       const auto next = end + parameter.tensor.numel();
       if (!parameter.lies_in_slice(parameter.tensor.grad())) {
         close_run();
@@ -65,7 +64,7 @@ std::vector<at::Tensor> ReducerImpl::gradient_runs() {
     }
     close_run();
   }
-  for (const auto& parameter : parameters_) {
+  for (const auto& parameter : reducer.parameters) {
     auto& gradient = parameter.tensor.mutable_grad();
     if (!gradient.defined() || parameter.lies_in_slice(gradient)) {
       continue;
@@ -78,6 +77,8 @@ std::vector<at::Tensor> ReducerImpl::gradient_runs() {
   return runs;
 }
 
+} // namespace
+
 at::Tensor Reducer::clip_grad_norm(
     double max_norm,
     double norm_type,
@@ -85,7 +86,7 @@ at::Tensor Reducer::clip_grad_norm(
   DDP_CHECK_VALUE(
       norm_type > 0, "clip_grad_norm: norm_type {} is not > 0", norm_type);
   const at::NoGradGuard no_grad;
-  const auto runs = impl().gradient_runs();
+  const auto runs = gradient_runs(impl());
   std::vector<at::Tensor> norms;
   for (const auto& run : runs) {
     add_norms(run, norm_type, norms);

@@ -114,8 +114,10 @@ std::shared_ptr<ReducerImpl> make_impl(
   auto state = state_of(target, options, own_group);
   synchronize(state, options, own_group);
   try {
-    return std::make_shared<ReducerImpl>(
+    auto impl = std::make_shared<ReducerImpl>(
         std::move(state), own_group, options, decision);
+    impl->attach();
+    return impl;
   } catch (const std::exception& error) {
     // Not to a group that the program goes on with.
     if (&detail::ProcessGroupImpl::of(own_group) !=
@@ -160,10 +162,7 @@ Reducer::~Reducer() {
 
 void Reducer::end() {
   if (impl_) {
-    impl_->detach();
-    impl_->report_unwinding();
-    impl_->report_unused();
-    impl_->compare_replicas();
+    impl_->end();
   }
 }
 
@@ -173,20 +172,29 @@ ReducerImpl& Reducer::impl() const {
 }
 
 Reducer::NoSyncGuard Reducer::no_sync() {
-  impl().begin_no_sync();
-  return {impl_.get(), [impl = impl_](void*) { impl->end_no_sync(); }};
+  impl().synchronization.begin_no_sync();
+  return {impl_.get(), [impl = impl_](void*) {
+            impl->synchronization.end_no_sync();
+            // Also on a rank that had no backward.
+            impl->backward.unfrozen().find();
+          }};
 }
 
 bool Reducer::synchronizes() const {
-  return impl().synchronizes();
+  return impl().synchronization.is_on();
 }
 
 void Reducer::finish_backward() {
-  impl().finish_backward();
+  if (!impl().lone_backward) {
+    impl().backward.finish_backward();
+  }
 }
 
 Join Reducer::join(const JoinOptions& options) {
-  return impl().join(options);
+  return Join(
+      impl().group,
+      options.enable() ? Join::Joinables{joinable()} : Join::Joinables(),
+      options);
 }
 
 Joinable& Reducer::joinable() {
@@ -198,7 +206,7 @@ void Reducer::step_in_backward(torch::optim::Optimizer& optimizer) {
 }
 
 std::vector<BucketIndices> Reducer::buckets() const {
-  return impl().bucket_indices();
+  return impl().buckets.indices();
 }
 
 c10::IValue Reducer::state_dict() const {
@@ -210,19 +218,21 @@ void Reducer::load_state_dict(const c10::IValue& state) {
 }
 
 c10::IValue Reducer::rank_state_dict() const {
-  return impl().rank_state_dict();
+  return impl().reduction.hook().rank_state_dict();
 }
 
 void Reducer::load_rank_state_dict(const c10::IValue& state) {
-  impl().load_rank_state_dict(state);
+  impl().reduction.hook().load_rank_state_dict(state);
 }
 
 Timeline Reducer::timeline() const {
-  return impl().timeline();
+  const auto& self = impl();
+  return self.options.record() ? self.observers.recorder.timeline()
+                               : Timeline();
 }
 
 std::vector<at::Tensor> Reducer::parameters() const {
-  return impl().tensors();
+  return impl().buckets.tensors();
 }
 
 Statistics Reducer::statistics() const {

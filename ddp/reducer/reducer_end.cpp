@@ -2,30 +2,72 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/reducer/core/orphans.h>
 #include <ddp/reducer/observers/replica_digests.h>
 
 // What a Reducer tells when it ends.
 
 namespace ddp {
+namespace {
+
+/// Listens to parameters whose Reducer has ended. Where that had reduced
+/// nothing, the first gradient of one warns.
+class Orphans final : public detail::GradientListener {
+ public:
+  Orphans(std::vector<std::string> names, bool is_silent)
+      : names_(std::move(names)), told_(is_silent) {}
+
+  void on_gradient(size_t index, at::Tensor& gradient) override {
+    if (gradient.defined() && !told_.exchange(true)) {
+      TORCH_WARN(
+          "ddp: the gradient of ",
+          names_[index],
+          " is not averaged over ranks: its Reducer was destroyed before it "
+          "had reduced anything. Was it a temporary (`ddp::Reducer(net, "
+          "group);` without a name), or local to a function that has "
+          "returned? Keep it as long as you train");
+    }
+  }
+
+  bool is_of_use() const override {
+    return false;
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::atomic<bool> told_;
+};
+
+} // namespace
+
+void ReducerImpl::end() {
+  detach();
+  report_unwinding();
+  report_unused();
+  compare_replicas();
+}
+
 /// Where it has reduced, a checkpoint will tell whether ranks went on alone.
 void ReducerImpl::report_unused() {
-  if (checked_alone_ < kCheckedAlone ||
+  if ((lone_backward && lone_backward->has_looked()) ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
-      !detail::ProcessGroupImpl::of(group_).first_error.reason().empty()) {
+      !detail::ProcessGroupImpl::of(group).first_error.reason().empty()) {
     return;
   }
   std::vector<std::string> names;
-  for (const auto& parameter : parameters_) {
+  for (const auto& parameter : parameters) {
     names.push_back(parameter.name);
   }
-  detail::watch_orphans(tensors(), names, current_.step > 0);
-  if (accumulated_ && group_.size() == 1) { // several ranks compare theirs
+  const auto orphans = std::make_shared<Orphans>(names, backward.steps() > 0);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    detail::add_gradient_hook(parameters[i].tensor, orphans, i);
+  }
+  // Several ranks compare theirs.
+  if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing: was each backward under "
         "no_sync()?");
   }
-  if (current_.step == 0 && observers_.module.is_gone()) {
+  if (backward.steps() == 0 && observers.module.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing, and whose module is "
         "gone. Was the net replaced (`net = Net();`) after the "
@@ -37,42 +79,43 @@ void ReducerImpl::report_unused() {
 /// At its end, the ranks hold the same parameters where they trained together.
 /// With hooks of their own they may average later.
 void ReducerImpl::compare_replicas() {
-  const auto& group = detail::ProcessGroupImpl::of(group_);
-  if (!observers_.compares_replicas || options_.comm_hook() || !is_of_use() ||
+  const auto& impl = detail::ProcessGroupImpl::of(group);
+  if (!observers.compares_replicas || options.comm_hook() ||
+      !backward.is_of_use() ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
-      !group.first_error.reason().empty()) {
+      !impl.first_error.reason().empty()) {
     return;
   }
-  bool trained = current_.step > 0;
-  NamedTensors parameters;
-  for (const auto& parameter : parameters_) {
+  bool trained = backward.steps() > 0;
+  NamedTensors managed;
+  for (const auto& parameter : parameters) {
     if (!parameter.fits(parameter.tensor)) {
       return; // no longer as it was managed
     }
     trained = trained || parameter.tensor.grad().defined();
     if (parameter.managed) {
-      parameters.append(parameter.key, parameter.tensor);
+      managed.append(parameter.key, parameter.tensor);
     }
   }
   if (trained) {
-    auto known = tensors();
-    const auto& leaves = options_.known_leaves();
+    auto known = buckets.tensors();
+    const auto& leaves = options.known_leaves();
     known.insert(known.end(), leaves.begin(), leaves.end());
-    parameters.append(observers_.module.added(known));
+    managed.append(observers.module.added(known));
     detail::compare_last_parameters(
-        store_, group_, parameters, current_.step, group.hosts_store);
+        store, group, managed, backward.steps(), impl.hosts_store);
   }
 }
 
 void ReducerImpl::report_unwinding() {
-  if (group_.c10d() && !options_.share_communicator() &&
+  if (group.c10d() && !options.share_communicator() &&
       std::uncaught_exceptions() > exceptions_at_construction_) {
     detail::report_failure(
-        group_,
+        group,
         detail::format(
             "an exception ended its training loop after step {}; see its own "
             "output",
-            current_.step));
+            backward.steps()));
   }
 }
 

@@ -3,16 +3,10 @@
 #include <ddp/debug/observed.h>
 #include <ddp/internal/check.h>
 
-#include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/bucket_layout.h>
-#include <ddp/reducer/core/orphans.h>
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <algorithm>
 
 namespace ddp {
 namespace {
@@ -22,7 +16,6 @@ std::string next_name(const ProcessGroup& group) {
   return c10::str(impl.scope, "/reducer_", impl.reducers++);
 }
 
-/// A part of the group's store for one Reducer.
 c10::intrusive_ptr<c10d::Store> own_store(
     const ProcessGroup& group,
     const std::string& name) {
@@ -30,78 +23,86 @@ c10::intrusive_ptr<c10d::Store> own_store(
   return store ? c10::make_intrusive<c10d::PrefixStore>(name, store) : nullptr;
 }
 
+std::vector<detail::ParameterState> states_of(
+    const detail::ManagedState& state) {
+  std::vector<detail::ParameterState> result;
+  for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
+    result.emplace_back(
+        state.parameters.tensors[i],
+        state.parameters.names[i],
+        state.sparse[i]);
+  }
+  return result;
+}
+
 } // namespace
 
 ReducerImpl::ReducerImpl(
     const detail::ManagedState& state,
-    ProcessGroup group,
-    ReducerOptions options,
+    ProcessGroup own_group,
+    ReducerOptions own_options,
     SyncDecision decision)
-    : group_(std::move(group)),
-      name_(next_name(group_)),
-      options_(std::move(options)),
-      buckets_(parameters_, group_),
-      reduction_(parameters_, buckets_, group_, options_, observers_.list),
-      rebuild_(options_, buckets_, group_),
-      store_(own_store(group_, name_)),
-      observers_(
+    : group(std::move(own_group)),
+      name(next_name(group)),
+      options(std::move(own_options)),
+      parameters(states_of(state)),
+      buckets(parameters, group),
+      reduction(parameters, buckets, group, options, observers.list),
+      rebuild(options, buckets, group),
+      store(own_store(group, name)),
+      observers(
           state,
-          options_,
-          group_,
-          decision == SyncDecision::kInBackward && options_.broadcast_buffers(),
-          name_,
-          store_,
-          parameters_,
-          buckets_,
-          rebuild_,
-          reduction_),
-      unused_(
-          parameters_,
-          buckets_,
-          reduction_,
-          group_,
-          store_,
-          /*kept_together=*/!options_.comm_hook()),
-      unfrozen_(parameters_, buckets_, observers_.comparison, options_),
-      nested_(options_.static_graph()),
-      sync_(group_.c10d() ? decision : SyncDecision::kInBackward) {
-  current_.of_all = group_.c10d() != nullptr;
-  if (options_.skip_all_reduce_unused_params()) {
-    skipped_.emplace(parameters_, buckets_, observers_.comparison);
+          options,
+          group,
+          decision == SyncDecision::kInBackward && options.broadcast_buffers(),
+          name,
+          store,
+          parameters,
+          buckets,
+          rebuild,
+          reduction),
+      synchronization(group.c10d() ? decision : SyncDecision::kInBackward),
+      backward(
+          name,
+          group,
+          options,
+          store,
+          parameters,
+          buckets,
+          reduction,
+          rebuild,
+          observers.comparison,
+          synchronization,
+          observers.list) {
+  check_caps(options);
+  const auto trainable = trainable_parameters();
+  observers.progress.name(parameters.front().key, parameters.size());
+  if (group.c10d()) {
+    observers.list.add(participation);
+    backward.unfrozen().manage(trainable);
+    observers.measured.start();
+    debug::announce_reducer(group, name, trainable.size(), buckets.size());
+  } else {
+    lone_backward.emplace(
+        name,
+        parameters,
+        synchronization,
+        observers.list,
+        /*looks_always=*/options.check_finite());
   }
-  check_caps(options_);
-  const auto trainable = add_parameters(state);
-  observers_.progress.name(parameters_.front().key, parameters_.size());
-  if (!group_.c10d()) {
-    claim_hook();
-    attach();
-    return;
-  }
-  unfrozen_.manage(trainable);
-  observers_.measured.start();
-  claim_hook();
-  attach();
-  debug::announce_reducer(group_, name_, trainable.size(), buckets_.size());
 }
 
 ReducerImpl::~ReducerImpl() {
   detach();
-  if (observers_.timeline_file) {
-    observers_.timeline_file->write(); // where not all of its steps came
+  if (observers.timeline_file) {
+    observers.timeline_file->write(); // where not all of its steps came
   }
 }
 
-/// Returns those that require a gradient.
-std::vector<size_t> ReducerImpl::add_parameters(
-    const detail::ManagedState& state) {
+std::vector<size_t> ReducerImpl::trainable_parameters() const {
   std::vector<size_t> trainable;
-  for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
-    const auto& parameter = parameters_.emplace_back(
-        state.parameters.tensors[i],
-        state.parameters.names[i],
-        state.sparse[i]);
-    has_threads_ = has_threads_ || !parameter.device.is_cpu();
-    if (parameter.tensor.requires_grad()) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].tensor.requires_grad()) {
       trainable.push_back(i);
     }
   }
@@ -113,38 +114,36 @@ std::vector<size_t> ReducerImpl::add_parameters(
   return trainable;
 }
 
-void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const bool is_detached = !group_.c10d() && !looks_alone();
-  observers_.step_in_backward.attach(optimizer, tensors(), group_);
-  if (is_detached) {
-    attach();
-  }
+detail::GradientListener& ReducerImpl::listener() {
+  return lone_backward ? static_cast<detail::GradientListener&>(*lone_backward)
+                       : backward;
 }
 
 /// Not from a Reducer that still uses it.
 void ReducerImpl::claim_hook() {
-  auto& hook = reduction_.hook();
-  const auto* user = static_cast<ReducerImpl*>(hook.user_);
+  auto& hook = reduction.hook();
+  const auto* user = static_cast<detail::GradientListener*>(hook.user_);
   DDP_CHECK_VALUE(
-      !user || !user->is_of_use(),
+      !user || user == &listener() || !user->is_of_use(),
       "the communication hook {} serves another Reducer already, and would "
       "mix the state of the two: make one for each, or destroy the other "
       "Reducer first",
       hook.describe());
-  hook.user_ = this;
+  hook.user_ = &listener();
 }
 
-/// Frozen parameters get a hook too: they may be unfrozen.
 void ReducerImpl::attach() {
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& parameter = parameters_[i];
-    detail::adopt_orphan(parameter.tensor);
-    auto* other =
-        static_cast<ReducerImpl*>(detail::gradient_listener(parameter.tensor));
-    if (other && !other->is_of_use()) {
-      other->detach(); // it is of no use any more, and may be replaced
-      other = nullptr;
+  claim_hook();
+  backward.set_owner(weak_from_this());
+  if (lone_backward) {
+    lone_backward->set_owner(weak_from_this());
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& parameter = parameters[i];
+    const auto* other = detail::gradient_listener(parameter.tensor);
+    while (other && !other->is_of_use()) {
+      detail::remove_gradient_hook(parameter.tensor, *other);
+      other = detail::gradient_listener(parameter.tensor);
     }
     if (other) {
       detach();
@@ -154,56 +153,53 @@ void ReducerImpl::attach() {
         "the parameter {} belongs to another Reducer already: destroy that "
         "one first, or pass this one the parameters that are left",
         parameter.key);
-    detail::add_gradient_hook(parameter.tensor, *this, i);
+    detail::add_gradient_hook(parameter.tensor, listener(), i);
   }
 }
 
 void ReducerImpl::detach() {
-  for (const auto& parameter : parameters_) {
-    detail::remove_gradient_hook(parameter.tensor, *this);
+  for (const auto& parameter : parameters) {
+    detail::remove_gradient_hook(parameter.tensor, listener());
   }
-  if (reduction_.hook().user_ == this) {
-    reduction_.hook().user_ = nullptr;
+  if (reduction.hook().user_ == &listener()) {
+    reduction.hook().user_ = nullptr;
   }
-}
-
-std::vector<at::Tensor> ReducerImpl::tensors() const {
-  return buckets_.tensors();
-}
-
-std::vector<BucketIndices> ReducerImpl::bucket_indices() const {
-  return buckets_.indices();
 }
 
 void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
-  if (!group_.c10d()) {
+  if (lone_backward) {
     return;
   }
   outputs.attach(
       [weak = weak_from_this()] {
         if (const auto self = weak.lock()) {
-          const std::lock_guard<std::mutex> lock(self->mutex_);
-          if (self->idle()) {
-            self->open();
-          }
+          self->backward.reach_output();
         }
       },
       [this](const at::Tensor& leaf) {
-        return detail::gradient_listener(leaf) == this;
+        return detail::gradient_listener(leaf) == &backward;
       });
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sync_.forward_came();
+  synchronization.forward_came();
 }
 
-void ReducerImpl::begin_no_sync() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sync_.begin_no_sync();
+void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
+  observers.step_in_backward.attach(optimizer, buckets.tensors(), group);
+  if (!lone_backward) {
+    return;
+  }
+  const bool had_hooks = lone_backward->has_hooks();
+  lone_backward->stay();
+  if (!had_hooks) {
+    attach();
+  }
 }
 
-void ReducerImpl::end_no_sync() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sync_.end_no_sync();
-  unfrozen_.find(); // also on a rank that had no backward
+Joinable& ReducerImpl::joinable() {
+  DDP_CHECK_VALUE(
+      !options.skip_all_reduce_unused_params(),
+      "join: with skip_all_reduce_unused_params all ranks must use the same "
+      "parameters, and a rank without inputs uses none");
+  return participation;
 }
 
 } // namespace ddp

@@ -13,13 +13,12 @@ ReducerObservers::ReducerObservers(
     const c10::intrusive_ptr<c10d::Store>& store,
     std::vector<ParameterState>& parameters,
     BucketStorage& buckets,
-    const BucketRebuild& rebuild,
+    BucketRebuild& rebuild,
     GradientReduction& reduction)
     : compares_replicas(
           group.size() > 1 && ProcessGroupImpl::of(group).checks_replicas),
       progress(buckets),
       module(parameters, state.current, state.owned),
-      capture(parameters, buckets),
       recorder(parameters, buckets, rebuild, options.sample_rate()),
       comparison(store, group),
       sparse(parameters, group, list),
@@ -31,7 +30,15 @@ ReducerObservers::ReducerObservers(
           options.check_finite()),
       first_gradients(store, group),
       measured(options, buckets, rebuild, group, recorder),
-      step_in_backward(parameters, reduction, /*at_once=*/!check.is_on()) {
+      step_in_backward(parameters, reduction, /*at_once=*/!check.is_on()),
+      capture(
+          parameters,
+          buckets,
+          rebuild,
+          sparse,
+          step_in_backward,
+          compares_replicas ? FirstGradients::kSteps : 0,
+          check.is_on()) {
   for (size_t i = 0; i < state.sparse.size(); ++i) {
     if (state.sparse[i]) {
       sparse.add(i);
@@ -66,18 +73,6 @@ ReducerObservers::ReducerObservers(
   add_if(
       several && options.bucket_layout() == BucketLayout::kMeasured, measured);
   list.add(step_in_backward);
-}
-
-void ReducerObservers::begin(
-    const Reduction& reduction,
-    int64_t rebuilt_after,
-    bool joined) {
-  capture.begin(
-      reduction.step,
-      std::max(rebuilt_after, compares_replicas ? FirstGradients::kSteps : 0),
-      check.is_on() || step_in_backward.optimizer() || joined,
-      sparse.any_managed());
-  list.begin(reduction);
 }
 
 } // namespace ddp::detail

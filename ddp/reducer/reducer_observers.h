@@ -30,12 +30,8 @@ struct ReducerObservers {
       const c10::intrusive_ptr<c10d::Store>& store,
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
-      const BucketRebuild& rebuild,
+      BucketRebuild& rebuild,
       GradientReduction& reduction);
-
-  /// A reduction begins; the buckets are laid out anew after the one of step
-  /// `rebuilt_after`. `joined`: within a `Join`.
-  void begin(const Reduction& reduction, int64_t rebuilt_after, bool joined);
 
   /// Whether ranks compare what they should share, and may not.
   bool compares_replicas;
@@ -44,7 +40,6 @@ struct ReducerObservers {
   Progress progress;
   std::optional<LeafReport> leaf_report;
   ModuleMembership module;
-  CaptureCheck capture;
   Recorder recorder;
   std::optional<TimelineFile> timeline_file;
   BackwardComparison comparison;
@@ -54,6 +49,7 @@ struct ReducerObservers {
   FirstGradients first_gradients;
   MeasuredBuckets measured;
   StepInBackward step_in_backward;
+  CaptureCheck capture;
 };
 
 } // namespace ddp::detail

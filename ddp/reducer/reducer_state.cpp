@@ -138,25 +138,24 @@ LayoutState parse(const IValue& state, size_t count) {
 } // namespace
 
 IValue ReducerImpl::state_dict() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  GenericDict parameters(c10::AnyType::get(), c10::AnyType::get());
-  for (const auto& parameter : parameters_) {
-    parameters.insert(parameter.key, to_list(parameter.sizes));
+  GenericDict sizes(c10::AnyType::get(), c10::AnyType::get());
+  for (const auto& parameter : parameters) {
+    sizes.insert(parameter.key, to_list(parameter.sizes));
   }
   GenericList orders(c10::AnyType::get());
-  for (const auto& order : buckets_.orders()) {
+  for (const auto& order : buckets.orders()) {
     orders.push_back(to_list(order));
   }
   GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-  dict.insert(kParameters, parameters);
+  dict.insert(kParameters, sizes);
   dict.insert(kOrders, orders);
-  dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_.step());
+  dict.insert(kRebuilt, rebuilds_after(options) && !rebuild.step());
   dict.insert(
-      kRebuildIn, rebuild_.step() ? *rebuild_.step() - current_.step : 0);
-  if (observers_.measured.is_wanted() && !observers_.measured.is_on()) {
-    dict.insert(kCounts, to_list(observers_.measured.counts()));
+      kRebuildIn, rebuild.step() ? *rebuild.step() - backward.steps() : 0);
+  if (observers.measured.is_wanted() && !observers.measured.is_on()) {
+    dict.insert(kCounts, to_list(observers.measured.counts()));
   }
-  const auto hook = reduction_.hook().state_dict();
+  const auto hook = reduction.hook().state_dict();
   if (!hook.isNone()) {
     dict.insert(kHook, hook);
   }
@@ -164,74 +163,63 @@ IValue ReducerImpl::state_dict() {
 }
 
 void ReducerImpl::load_state_dict(const IValue& state) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  check_usable();
-  DDP_CHECK(!open_, "{}a backward is running", kLoad);
+  backward.check_usable();
+  DDP_CHECK(!backward.is_open(), "{}a backward is running", kLoad);
   std::vector<std::string> own;
-  for (const auto& parameter : parameters_) {
+  for (const auto& parameter : parameters) {
     own.push_back(describe(parameter.key, parameter.sizes));
   }
   check_same(described(entry(state, kParameters)), own);
-  const auto loaded = parse(state, parameters_.size());
+  const auto loaded = parse(state, parameters.size());
   for (const auto& order : loaded.orders) {
     for (const size_t index : order) {
       DDP_CHECK_VALUE(
-          !parameters_[index].sparse,
+          !parameters[index].sparse,
           "{}the state is of other parameters: the gradient of {} is dense in "
           "it, and sparse here",
           kLoad,
-          parameters_[index].name);
+          parameters[index].name);
     }
   }
   if (state.toGenericDict().contains(kHook)) {
-    reduction_.hook().load_state_dict(state.toGenericDict().at(kHook));
+    reduction.hook().load_state_dict(state.toGenericDict().at(kHook));
   }
   lay_out(loaded);
 }
 
-IValue ReducerImpl::rank_state_dict() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return reduction_.hook().rank_state_dict();
-}
-
-void ReducerImpl::load_rank_state_dict(const IValue& state) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  reduction_.hook().load_rank_state_dict(state);
-}
-
 void ReducerImpl::lay_out(const LayoutState& state) {
-  const auto rebuilds_in = rebuilds_after(options_);
-  rebuild_.set_step(std::nullopt);
+  const auto rebuilds_in = rebuilds_after(options);
+  rebuild.set_step(std::nullopt);
   if (rebuilds_in && !state.rebuilt) {
     const auto left = state.rebuild_in > 0 ? state.rebuild_in : *rebuilds_in;
-    rebuild_.set_step(current_.step + left);
+    rebuild.set_step(backward.steps() + left);
   }
   if (state.measured) {
-    observers_.measured.resume(state.counts);
+    observers.measured.resume(state.counts);
   } else {
-    observers_.measured.start();
+    observers.measured.start();
   }
   if (state.orders.empty()) {
     return; // a group of one's, which has no buckets
   }
-  buckets_.clear(state.rebuilt || state.measured);
-  if (!group_.c10d()) {
+  buckets.clear(state.rebuilt || state.measured);
+  if (lone_backward) {
     for (const auto& order : state.orders) {
-      buckets_.append(order, {});
+      buckets.append(order, {});
     }
     return;
   }
-  unfrozen_.release(); // the rest is taken in at the next backward
+  backward.unfrozen().release(); // the rest is taken in at the next backward
   for (auto order : state.orders) {
-    const bool first = buckets_.orders().empty();
-    unfrozen_.take(order);
-    if (first && !observers_.measured.counts().empty()) {
-      buckets_.append(order, observers_.measured.split(order));
+    const bool first = buckets.orders().empty();
+    backward.unfrozen().take(order);
+    if (first && !observers.measured.counts().empty()) {
+      buckets.append(order, observers.measured.split(order));
     } else if (first && state.rebuilt && rebuilds_in) {
-      buckets_.append(order, rebuilt_buckets(tensors(), order, options_));
+      buckets.append(order, rebuilt_buckets(buckets.tensors(), order, options));
     } else {
       std::sort(order.begin(), order.end());
-      buckets_.append(order, initial_buckets(tensors(), order, options_));
+      buckets.append(order, initial_buckets(buckets.tensors(), order, options));
     }
   }
 }

@@ -44,6 +44,14 @@ class Synchronization {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }
 
+  /// A backward ended that was not reduced.
+  void accumulated() {
+    accumulated_ = true;
+  }
+  bool has_accumulated() const {
+    return accumulated_;
+  }
+
   void reduced() {
     reduced_ = true;
     forward_pending_ = false;
@@ -71,6 +79,7 @@ class Synchronization {
   int64_t no_sync_depth_ = 0;
   /// Whether an anchored forward came since the last reduction.
   bool forward_pending_ = false;
+  bool accumulated_ = false;
   /// Whether a reduction has run since `finish_backward`.
   bool reduced_ = false;
   /// Whether that is called at all.

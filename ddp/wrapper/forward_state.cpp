@@ -32,15 +32,15 @@ ForwardState::ForwardState(
     input_device_ = group_.device();
   }
   auto& participation = ReducerImpl::of(reducer_).participation;
-  participation.on_forward = [this](int64_t root) {
+  participation.shadow_forward = [this](int64_t root) {
     broadcast_tensors(buffers_().tensors, group_, root);
   };
-  participation.on_end = [this] { sync_next_ = true; };
+  participation.after_join = [this] { sync_next_ = true; };
 }
 
 void ForwardState::begin() {
   if (gradients_will_follow()) {
-    ReducerImpl::of(reducer_).forward_began();
+    ReducerImpl::of(reducer_).observers.recorder.forward_began();
   }
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
@@ -58,7 +58,7 @@ void ForwardState::begin() {
 // on the next broadcast where only some of them threw.
 void ForwardState::end() noexcept {
   sync_next_ = gradients_will_follow();
-  ReducerImpl::of(reducer_).forward_ended();
+  ReducerImpl::of(reducer_).observers.recorder.forward_ended();
 }
 
 bool ForwardState::gradients_will_follow() const {
@@ -70,7 +70,7 @@ void ForwardState::anchor(const OutputAnchors& outputs) {
 }
 
 void ForwardState::anchor_unseen() {
-  ReducerImpl::of(reducer_).decide_in_backward();
+  ReducerImpl::of(reducer_).synchronization.decide_in_backward();
 }
 
 } // namespace ddp::detail

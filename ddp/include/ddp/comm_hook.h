@@ -91,7 +91,7 @@ class DDP_API CommHook {
  private:
   friend struct ReducerImpl;
 
-  /// The `ReducerImpl` that it serves.
+  /// The part of a Reducer that it serves.
   void* user_ = nullptr;
 };
 

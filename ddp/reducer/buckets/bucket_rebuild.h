@@ -25,9 +25,12 @@ class BucketRebuild {
 
   /// Begins backward `step`. Notes the order in which gradients come where the
   /// buckets will be rebuilt after it, and where others want to know.
-  void begin(int64_t step, bool wanted) {
-    notes_order_ = wanted || step == step_;
+  void begin(int64_t step) {
+    notes_order_ = step == step_;
     ready_order_.clear();
+  }
+  void note_order() {
+    notes_order_ = true;
   }
   void ready(size_t index) {
     if (notes_order_) {

@@ -16,6 +16,9 @@ class GradientListener {
   /// backward's share, and may still be undefined; with activation
   /// checkpointing several times in one backward.
   virtual void on_gradient(size_t index, at::Tensor& gradient) = 0;
+
+  /// Unless it is, another may take its place.
+  virtual bool is_of_use() const = 0;
 };
 
 /// Calls `listener` for each gradient that `parameter` accumulates. The hook

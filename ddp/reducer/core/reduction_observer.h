@@ -6,10 +6,8 @@
 
 namespace ddp::detail {
 
-/// A reduction of the gradients of one backward.
-struct Reduction {
-  /// Counts them, from 1; 0 in a group of one.
-  int64_t step = 0;
+/// Who takes part in a reduction.
+struct Participants {
   /// Sums over ranks are divided by it.
   int64_t divisor = 1;
   /// Whether this rank takes part with its gradients, not with zeros.
@@ -18,6 +16,14 @@ struct Reduction {
   bool of_all = true;
   /// A rank that does.
   int64_t root = 0;
+  /// Whether ranks without inputs are told what to do, within a `Join`.
+  bool joined = false;
+};
+
+/// A reduction of the gradients of one backward.
+struct Reduction : Participants {
+  /// Counts them, from 1; 0 in a group of one.
+  int64_t step = 0;
   /// The parameters that this rank has nothing new for, once that is known.
   std::vector<size_t> unused;
 };
@@ -27,6 +33,9 @@ class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
 
+  /// A reduction with this rank's gradients is about to begin. Changes who
+  /// takes part, if not all ranks do.
+  virtual void on_open(Participants& /*participants*/) {}
   virtual void on_begin(const Reduction& /*reduction*/) {}
   /// It has begun within a backward, on this thread.
   virtual void on_backward() {}
@@ -59,6 +68,8 @@ class ReductionObserver {
   virtual bool ends_with_collectives() const {
     return false;
   }
+  /// All that is reduced is waited for.
+  virtual void on_finish() {}
   /// The bucket's reduction is waited for, which takes until it is complete.
   virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called again and again meanwhile. May throw `WaitFailure`.
@@ -83,6 +94,15 @@ class ObserverList {
   /// `observer` must live as long.
   void add(ReductionObserver& observer) {
     all_.push_back(&observer);
+  }
+
+  Participants participants(int64_t group_size) const {
+    Participants result;
+    result.divisor = group_size;
+    for (auto* observer : all_) {
+      observer->on_open(result);
+    }
+    return result;
   }
 
   void begin(const Reduction& reduction) {

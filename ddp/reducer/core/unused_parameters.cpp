@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <set>
 
 namespace ddp::detail {
@@ -38,10 +39,17 @@ UnusedParameters::UnusedParameters(
       buckets_(buckets),
       reduction_(reduction),
       group_(group),
-      agreement_(store, group.size(), group.timeout(), kept_together) {}
+      agreement_(store, group.size(), group.timeout(), kept_together),
+      has_sparse_(
+          std::any_of(parameters.begin(), parameters.end(), [](auto& each) {
+            return each.sparse;
+          })) {}
 
 std::vector<size_t> UnusedParameters::find(const GradientListener& listener) {
   std::vector<size_t> unused;
+  if (reduction_.is_complete() && !has_sparse_) {
+    return unused;
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     // It may have come while gradients accumulated, and been dropped.

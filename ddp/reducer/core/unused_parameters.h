@@ -20,8 +20,8 @@ class UnusedParameters {
       const c10::intrusive_ptr<c10d::Store>& store,
       bool kept_together);
 
-  /// Those that are managed and have nothing new. Throws `c10::Error` where one
-  /// is no longer `listener`'s.
+  /// Those that are managed and have nothing new, at the end of backward.
+  /// Throws `c10::Error` where one is no longer `listener`'s.
   std::vector<size_t> find(const GradientListener& listener);
 
   /// Tells the others of them, before the collectives that they are in.
@@ -43,6 +43,7 @@ class UnusedParameters {
   GradientReduction& reduction_;
   ProcessGroup group_;
   UnusedAgreement agreement_;
+  bool has_sparse_;
 };
 
 } // namespace ddp::detail

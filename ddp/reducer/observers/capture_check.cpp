@@ -7,11 +7,7 @@
 
 namespace ddp::detail {
 
-void CaptureCheck::begin(
-    int64_t step,
-    int64_t settles_after,
-    bool asks_host,
-    bool sparse) {
+void CaptureCheck::on_begin(const Reduction& reduction) {
   const auto& buckets = buckets_.all();
   capturing_ =
       std::any_of(buckets.begin(), buckets.end(), [](const Bucket& bucket) {
@@ -20,20 +16,22 @@ void CaptureCheck::begin(
   if (!capturing_) {
     return;
   }
+  const auto settles_after =
+      std::max(rebuild_.step().value_or(1), compared_steps_);
   DDP_CHECK(
-      step > settles_after,
+      reduction.step > settles_after,
       "capturing a CUDA graph: this is backward {}, and in the first {} the "
       "host settles the buckets and compares the ranks. Run {} or more without "
       "capturing before",
-      step,
+      reduction.step,
       settles_after,
       settles_after);
   DDP_CHECK(
-      !asks_host,
+      !checks_steps_ && !step_in_backward_.optimizer() && !reduction.joined,
       "capturing a CUDA graph: check_finite, check_divergence_every, join and "
       "step_in_backward need the host in each step; leave them off");
   DDP_CHECK(
-      !sparse,
+      !sparse_.any_managed(),
       "capturing a CUDA graph: sparse gradients need the host in each step");
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <ddp/reducer/core/reduction_observer.h>
+#include <ddp/reducer/buckets/bucket_rebuild.h>
+#include <ddp/reducer/observers/sparse_gradients.h>
+#include <ddp/reducer/observers/step_in_backward.h>
 
 namespace ddp::detail {
 
@@ -8,17 +10,28 @@ namespace ddp::detail {
 /// it may depend on the host. What does is refused by name.
 class CaptureCheck final : public ReductionObserver {
  public:
-  /// Both must live as long.
+  /// In the backwards up to `compared_steps`, and until `rebuild` is done, the
+  /// host lays out the buckets and compares the ranks. `checks_steps`: an
+  /// option needs the host in each step, as `sparse` and `step_in_backward` do,
+  /// if they have anything. All that is referred to must live as long.
   CaptureCheck(
       const std::vector<ParameterState>& parameters,
-      const BucketStorage& buckets)
-      : parameters_(parameters), buckets_(buckets) {}
+      const BucketStorage& buckets,
+      const BucketRebuild& rebuild,
+      const SparseGradients& sparse,
+      const StepInBackward& step_in_backward,
+      int64_t compared_steps,
+      bool checks_steps)
+      : parameters_(parameters),
+        buckets_(buckets),
+        rebuild_(rebuild),
+        sparse_(sparse),
+        step_in_backward_(step_in_backward),
+        compared_steps_(compared_steps),
+        checks_steps_(checks_steps) {}
 
-  /// At the beginning of a reduction. `settles_after`: in the backwards up to
-  /// this one the host lays out the buckets and compares the ranks.
-  /// `asks_host`: an option needs the host in each step; `sparse`: so do sparse
-  /// gradients. Throws `c10::Error`.
-  void begin(int64_t step, int64_t settles_after, bool asks_host, bool sparse);
+  /// Throws `c10::Error` where the reduction cannot be captured.
+  void on_begin(const Reduction& reduction) override;
 
   /// Whether the reduction is recorded into a CUDA graph.
   bool is_capturing() const {
@@ -32,6 +45,11 @@ class CaptureCheck final : public ReductionObserver {
  private:
   const std::vector<ParameterState>& parameters_;
   const BucketStorage& buckets_;
+  const BucketRebuild& rebuild_;
+  const SparseGradients& sparse_;
+  const StepInBackward& step_in_backward_;
+  int64_t compared_steps_;
+  bool checks_steps_;
   bool capturing_ = false;
 };
 

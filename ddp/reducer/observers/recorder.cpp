@@ -15,7 +15,7 @@ constexpr int64_t kSampledAtFirst = 10;
 Recorder::Recorder(
     const std::vector<ParameterState>& parameters,
     const BucketStorage& buckets,
-    const BucketRebuild& rebuild,
+    BucketRebuild& rebuild,
     int64_t sample_rate)
     : parameters_(parameters),
       buckets_(buckets),
@@ -33,8 +33,8 @@ bool Recorder::records(int64_t step) const {
       chosen_.contains(step);
 }
 
-void Recorder::forward_began(int64_t step) {
-  if (records(step)) {
+void Recorder::forward_began() {
+  if (records(step_ + 1)) {
     forward_began_ = Clock::now();
     forward_ended_.reset();
   }
@@ -47,16 +47,18 @@ void Recorder::forward_ended() {
 }
 
 void Recorder::on_begin(const Reduction& reduction) {
-  on_ = records(reduction.step);
+  step_ = reduction.step;
+  on_ = records(step_);
   if (!on_) {
     return;
   }
+  rebuild_.note_order();
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     auto& timeline = state_->timeline;
     state_->began = Clock::now();
     timeline = {};
-    timeline.step = reduction.step;
+    timeline.step = step_;
     if (forward_began_ && forward_ended_) {
       timeline.forward_began = *forward_began_ - state_->began;
       timeline.forward_ended = *forward_ended_ - state_->began;

@@ -29,7 +29,7 @@ class Recorder final : public ReductionObserver {
   Recorder(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
-      const BucketRebuild& rebuild,
+      BucketRebuild& rebuild,
       int64_t sample_rate);
 
   void choose(StepRange steps) {
@@ -39,8 +39,8 @@ class Recorder final : public ReductionObserver {
     all_ = all;
   }
 
-  /// Of the forward before backward `step`.
-  void forward_began(int64_t step);
+  /// The forward before the next backward.
+  void forward_began();
   void forward_ended();
 
   /// Whether the backward that began last is recorded.
@@ -92,9 +92,10 @@ class Recorder final : public ReductionObserver {
 
   const std::vector<ParameterState>& parameters_;
   const BucketStorage& buckets_;
-  const BucketRebuild& rebuild_;
+  BucketRebuild& rebuild_;
   std::shared_ptr<State> state_;
   bool on_ = false;
+  int64_t step_ = 0;
   bool all_ = false;
   int64_t sample_rate_;
   StepRange chosen_;

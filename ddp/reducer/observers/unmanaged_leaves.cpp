@@ -2,7 +2,6 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/reducer/core/gradient_hook.h>
-#include <ddp/reducer/core/orphans.h>
 
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -258,7 +257,8 @@ void LeafReport::on_backward() {
     return;
   }
   const auto report = leaves_->inspect([](const at::Tensor& leaf) {
-    return gradient_listener(leaf) && !is_orphan(leaf);
+    const auto* listener = gradient_listener(leaf);
+    return listener && listener->is_of_use();
   });
   if (++backwards_ == kInspected) {
     leaves_.reset();

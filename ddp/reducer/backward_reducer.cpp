@@ -1,0 +1,274 @@
+#include <ddp/reducer/backward_reducer.h>
+
+#include <ddp/internal/check.h>
+
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/core/end_of_backward.h>
+#include <ddp/support/error_text.h>
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+
+namespace ddp::detail {
+namespace {
+
+bool has_device(const std::vector<ParameterState>& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [](auto& parameter) {
+    return !parameter.device.is_cpu();
+  });
+}
+
+} // namespace
+
+BackwardReducer::BackwardReducer(
+    const std::string& name,
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    const c10::intrusive_ptr<c10d::Store>& store,
+    std::vector<ParameterState>& parameters,
+    BucketStorage& buckets,
+    GradientReduction& reduction,
+    BucketRebuild& rebuild,
+    BackwardComparison& comparison,
+    Synchronization& synchronization,
+    ObserverList& observers)
+    : name_(name),
+      group_(group),
+      has_threads_(has_device(parameters)),
+      parameters_(parameters),
+      buckets_(buckets),
+      reduction_(reduction),
+      rebuild_(rebuild),
+      comparison_(comparison),
+      sync_(synchronization),
+      observers_(observers),
+      unused_(
+          parameters,
+          buckets,
+          reduction,
+          group,
+          store,
+          /*kept_together=*/!options.comm_hook()),
+      unfrozen_(parameters, buckets, comparison, options),
+      nested_(options.static_graph()) {
+  if (options.skip_all_reduce_unused_params()) {
+    skipped_.emplace(parameters, buckets, comparison);
+  }
+}
+
+template <typename Function>
+void BackwardReducer::guarded(Function&& function) {
+  try {
+    function();
+  } catch (const std::exception& error) {
+    fail(error_text(error));
+    throw;
+  } catch (...) {
+    fail("an exception that is no std::exception");
+    throw;
+  }
+}
+
+/// The others wait for a reduction that will not come.
+void BackwardReducer::fail(const std::string& reason) {
+  failure_ = reason;
+  observers_.tell(&ReductionObserver::on_failed);
+  report_failure(group_, reason);
+}
+
+void BackwardReducer::check_usable() {
+  if (abandoned_.exchange(false) && failure_.empty()) {
+    failure_ = "it ended by an exception";
+  }
+  DDP_CHECK(
+      failure_.empty(),
+      "an earlier backward failed, so this rank's gradients and those of the "
+      "others may differ: construct the Reducer anew on all ranks. It failed "
+      "because: {}",
+      failure_);
+}
+
+void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  if (has_threads_) {
+    lock.lock();
+  }
+  auto& parameter = parameters_[index];
+  // Not where what came is undefined.
+  parameter.used = parameter.used || parameter.has_grown(gradient);
+  if (idle()) {
+    if (!sync_.decides_now()) {
+      sync_.accumulated();
+      unfrozen_.find_in(torch::autograd::get_current_graph_task_id());
+      return;
+    }
+    open();
+  }
+  guarded([&] { arrive(index, gradient); });
+}
+
+bool BackwardReducer::idle() const {
+  return !open_ || abandoned_ || !failure_.empty();
+}
+
+/// Starts a reduction, inside a backward.
+void BackwardReducer::open() {
+  check_usable();
+  const auto participants = observers_.participants(group_.size());
+  guarded([&] {
+    begin(participants);
+    observers_.tell(&ReductionObserver::on_backward);
+    at_end_of_backward(&BackwardReducer::end_backward);
+  });
+}
+
+void BackwardReducer::reach_output() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (idle()) {
+    open();
+  }
+}
+
+void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
+  EndOfBackward::call(
+      name_,
+      [owner = owner_, this, member] {
+        if (const auto alive = owner.lock()) {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          guarded([&] { (this->*member)(); });
+        }
+      },
+      [owner = owner_, this] { // maybe under the lock
+        if (const auto alive = owner.lock()) {
+          abandoned_ = true;
+          report_failure(group_, "an exception ended its backward");
+        }
+      });
+}
+
+/// In two steps, so that where several Reducers share a backward all have
+/// started their last buckets before one waits.
+void BackwardReducer::end_backward() {
+  contribute_rest();
+  at_end_of_backward(&BackwardReducer::finish);
+}
+
+void BackwardReducer::begin(const Participants& participants) {
+  detail::check_usable(ProcessGroupImpl::of(group_), kReduction);
+  open_ = true;
+  ++current_.step;
+  static_cast<Participants&>(current_) = participants;
+  nested_.begin(torch::autograd::get_current_graph_task_id());
+  rebuild_.begin(current_.step);
+  observers_.begin(current_);
+  comparison_.expect(!unfrozen_.all_managed() || skipped_);
+  reduction_.begin(current_);
+}
+
+void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
+  auto& parameter = parameters_[index];
+  nested_.arrive(parameter, torch::autograd::get_current_graph_task_id());
+  if (parameter.bucket == ParameterState::kNoBucket) {
+    return;
+  }
+  if (parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
+    rebuild_.ready(index);
+  }
+  if (nested_.may_come_again(parameter)) {
+    return; // it waits for the end of backward
+  }
+  DDP_CHECK(
+      parameter.contribution == ParameterState::Contribution::kPending,
+      "the gradient of {} came again in one backward, after its reduction "
+      "began: it came {} times in earlier ones. With static_graph backward "
+      "inside backward (activation checkpointing) must reach a parameter as "
+      "often in each step; without it, only one that the first backward "
+      "reached so may come again",
+      parameter.name,
+      parameter.expected_arrivals);
+  if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
+    reduction_.mark_ready(index, gradient);
+  }
+}
+
+/// At the end of backward: contributes for parameters that it did not reach.
+void BackwardReducer::contribute_rest() {
+  nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
+  if (unfrozen_.adopt(current_.step)) {
+    observers_.tell(&ReductionObserver::on_new_buckets);
+  }
+  current_.unused = unused_.find(*this);
+  observers_.tell(&ReductionObserver::on_computed, current_);
+  if (skipped_) {
+    skipped_->leave_out(current_);
+  }
+  unused_.announce(current_);
+  reduction_.mark_rest_ready();
+  if (current_.step == rebuild_.step()) {
+    rebuild_.start(parameters_);
+  }
+  observers_.tell(&ReductionObserver::on_all_launched, current_);
+}
+
+void BackwardReducer::finish() {
+  observers_.tell(&ReductionObserver::on_finish);
+  for (auto& bucket : buckets_) {
+    if (bucket.future) {
+      reduction_.wait(bucket);
+    }
+  }
+  observers_.tell(&ReductionObserver::on_reduced);
+  unused_.restore(current_);
+  reduction_.hand_out_all();
+  observers_.tell(&ReductionObserver::on_handed_out);
+  close();
+}
+
+/// Makes ready for the next backward.
+void BackwardReducer::close() {
+  current_.unused.clear();
+  reduction_.end();
+  open_ = false;
+  sync_.reduced();
+  observers_.tell(&ReductionObserver::on_end, current_);
+  if (current_.step == rebuild_.step()) {
+    rebuild_.finish();
+  }
+}
+
+void BackwardReducer::finish_backward() {
+  if (!sync_.is_on()) {
+    return;
+  }
+  check_usable();
+  if (sync_.finish(current_.step)) {
+    const auto participants = observers_.participants(group_.size());
+    guarded([&] {
+      begin(participants);
+      contribute_rest();
+      finish();
+    });
+  }
+  sync_.forget_reduced();
+}
+
+void BackwardReducer::begin_without_inputs(const Participants& participants) {
+  check_usable();
+  guarded([&] {
+    for (auto& parameter : parameters_) {
+      parameter.used = false; // what accumulated is not reduced any more
+    }
+    begin(participants);
+    contribute_rest();
+  });
+}
+
+void BackwardReducer::finish_without_inputs() {
+  if (open_) {
+    guarded([&] { finish(); });
+    sync_.forget_reduced();
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <ddp/reducer/buckets/bucket_rebuild.h>
+#include <ddp/reducer/core/nested_backwards.h>
+#include <ddp/reducer/core/skipped_buckets.h>
+#include <ddp/reducer/core/unfrozen_parameters.h>
+#include <ddp/reducer/core/unused_parameters.h>
+#include <ddp/reducer/synchronization.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace ddp::detail {
+
+/// Reduces the gradients of one backward after the other: opens a reduction
+/// with the first gradient, marks those that are complete as ready, and at the
+/// end of backward adds what did not come, waits, and hands out the means.
+class BackwardReducer final : public GradientListener {
+ public:
+  /// `name` is the Reducer's, `store` its part of the group's. All that is
+  /// referred to must live as long.
+  BackwardReducer(
+      const std::string& name,
+      const ProcessGroup& group,
+      const ReducerOptions& options,
+      const c10::intrusive_ptr<c10d::Store>& store,
+      std::vector<ParameterState>& parameters,
+      BucketStorage& buckets,
+      GradientReduction& reduction,
+      BucketRebuild& rebuild,
+      BackwardComparison& comparison,
+      Synchronization& synchronization,
+      ObserverList& observers);
+
+  /// What must live for this to be used: a backward may outlive a Reducer.
+  void set_owner(std::weak_ptr<void> owner) {
+    owner_ = std::move(owner);
+  }
+
+  void on_gradient(size_t index, at::Tensor& gradient) override;
+
+  /// Not after an exception.
+  bool is_of_use() const override {
+    return !abandoned_ && failure_.empty();
+  }
+  /// Throws `c10::Error` unless it is.
+  void check_usable();
+
+  /// A backward has come through an output: its gradients are reduced.
+  void reach_output();
+
+  /// Reduces what there is, unless the last backward was reduced.
+  void finish_backward();
+
+  /// What the other ranks do in a backward, without gradients.
+  void begin_without_inputs(const Participants& participants);
+  /// Nothing unless that has begun.
+  void finish_without_inputs();
+
+  bool is_open() const {
+    return open_;
+  }
+  /// How many reductions have begun.
+  int64_t steps() const {
+    return current_.step;
+  }
+
+  UnfrozenParameters& unfrozen() {
+    return unfrozen_;
+  }
+
+ private:
+  template <typename Function>
+  void guarded(Function&& function);
+  void fail(const std::string& reason);
+  bool idle() const;
+  void open();
+  void at_end_of_backward(void (BackwardReducer::*member)());
+  void end_backward();
+  void begin(const Participants& participants);
+  void arrive(size_t index, at::Tensor& gradient);
+  void contribute_rest();
+  void finish();
+  void close();
+
+  const std::string& name_;
+  const ProcessGroup& group_;
+  std::weak_ptr<void> owner_;
+  std::mutex mutex_; // GPUs have a backward thread each
+  /// Whether there is one: the CPU's is the caller's, or waited for by it.
+  bool has_threads_;
+  std::vector<ParameterState>& parameters_;
+  BucketStorage& buckets_;
+  GradientReduction& reduction_;
+  BucketRebuild& rebuild_;
+  BackwardComparison& comparison_;
+  Synchronization& sync_;
+  ObserverList& observers_;
+  UnusedParameters unused_;
+  UnfrozenParameters unfrozen_;
+  /// By the option.
+  std::optional<SkippedBuckets> skipped_;
+  NestedBackwards nested_;
+
+  /// The reduction that is under way if it is open, or was the last.
+  Reduction current_;
+  bool open_ = false;
+  /// Why this is of no use any more.
+  std::string failure_;
+  /// Set where a backward ended before its reduction did.
+  std::atomic<bool> abandoned_{false};
+};
+
+} // namespace ddp::detail

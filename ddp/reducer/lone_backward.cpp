@@ -1,0 +1,90 @@
+#include <ddp/reducer/lone_backward.h>
+
+#include <ddp/reducer/core/end_of_backward.h>
+
+namespace ddp::detail {
+
+LoneBackward::LoneBackward(
+    const std::string& name,
+    std::vector<ParameterState>& parameters,
+    Synchronization& synchronization,
+    ObserverList& observers,
+    bool looks_always)
+    : name_(name),
+      parameters_(parameters),
+      sync_(synchronization),
+      observers_(observers),
+      looks_always_(looks_always) {
+  current_.of_all = false; // there are no others
+}
+
+void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!open_ && !sync_.decides_now()) {
+    sync_.accumulated();
+    return;
+  }
+  if (!open_) {
+    open();
+  }
+  ++parameters_[index].arrivals;
+}
+
+void LoneBackward::open() {
+  for (auto& parameter : parameters_) {
+    parameter.arrivals = 0; // where the last one threw
+  }
+  observers_.begin(current_);
+  observers_.tell(&ReductionObserver::on_backward);
+  EndOfBackward::call(
+      name_,
+      [owner = owner_, this] {
+        if (const auto alive = owner.lock()) {
+          finish();
+        }
+      },
+      [owner = owner_, this] {
+        if (const auto alive = owner.lock()) {
+          open_ = false;
+        }
+      });
+  open_ = true;
+}
+
+void LoneBackward::finish() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  open_ = false;
+  try {
+    if (looks()) {
+      look();
+    }
+    observers_.tell(&ReductionObserver::on_all_launched, current_);
+    observers_.tell(&ReductionObserver::on_reduced);
+    observers_.tell(&ReductionObserver::on_handed_out);
+  } catch (...) {
+    observers_.tell(&ReductionObserver::on_failed);
+    throw;
+  }
+  to_look_ -= to_look_ > 0;
+  if (!has_hooks()) {
+    for (const auto& parameter : parameters_) {
+      remove_gradient_hook(parameter.tensor, *this);
+    }
+  }
+}
+
+void LoneBackward::look() {
+  current_.unused.clear();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    auto& parameter = parameters_[i];
+    const auto& grad = parameter.tensor.grad();
+    if (parameter.arrivals == 0) {
+      current_.unused.push_back(i);
+    } else if (grad.defined()) {
+      observers_.look_at(parameter, grad);
+    }
+  }
+  observers_.tell(&ReductionObserver::on_computed, current_);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <ddp/reducer/core/gradient_hook.h>
+#include <ddp/reducer/core/reduction_observer.h>
+#include <ddp/reducer/synchronization.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace ddp::detail {
+
+/// What a group of one does in place of a reduction: the gradients are what
+/// they were, and only looked at. What would be an error in a larger group is
+/// one here, so that a program that runs alone also runs on several ranks.
+class LoneBackward final : public GradientListener {
+ public:
+  /// `looks_always`: not in the first backwards alone. All that is referred to
+  /// must live as long.
+  LoneBackward(
+      const std::string& name,
+      std::vector<ParameterState>& parameters,
+      Synchronization& synchronization,
+      ObserverList& observers,
+      bool looks_always);
+
+  /// As a `BackwardReducer`'s.
+  void set_owner(std::weak_ptr<void> owner) {
+    owner_ = std::move(owner);
+  }
+
+  void on_gradient(size_t index, at::Tensor& gradient) override;
+  bool is_of_use() const override {
+    return true;
+  }
+
+  /// From now on an observer wants every backward.
+  void stay() {
+    stays_ = true;
+  }
+  /// Whether there are more backwards to look at.
+  bool has_hooks() const {
+    return looks() || stays_;
+  }
+  /// Whether it has come to the end of a backward.
+  bool has_looked() const {
+    return to_look_ < kLooks;
+  }
+
+ private:
+  static constexpr int kLooks = 2;
+
+  bool looks() const {
+    return to_look_ > 0 || looks_always_;
+  }
+  void open();
+  void finish();
+  void look();
+
+  const std::string& name_;
+  std::weak_ptr<void> owner_;
+  std::mutex mutex_; // GPUs have a backward thread each
+  std::vector<ParameterState>& parameters_;
+  Synchronization& sync_;
+  ObserverList& observers_;
+  bool looks_always_;
+  bool stays_ = false;
+  /// In how many backwards still.
+  int to_look_ = kLooks;
+  Reduction current_;
+  std::atomic<bool> open_{false};
+};
+
+} // namespace ddp::detail
