@@ -97,31 +97,6 @@ TEST_CASE("pieces of different lines never mix", "[unit]") {
   CHECK(read_all(std::move(err)) == "[1] error\n");
 }
 
-TEST_CASE("what pipes still hold at the end is written", "[unit]") {
-  const int ranks = 200;
-  Pipe out = make_pipe();
-  std::vector<Pipe> pipes; // whose writing ends stay open
-  {
-    JobEnvironment job;
-    job.world_size = ranks;
-    OutputPump pump({}, job, out.write_end.get(), out.write_end.get());
-    for (int rank = 0; rank < ranks; ++rank) {
-      pipes.push_back(make_pipe());
-      write_all(pipes.back().write_end.get(), "whole\npart");
-      pump.add(std::move(pipes.back().read_end), {rank, rank, Stream::kOut, 0});
-    }
-  }
-  std::istringstream lines(read_all(std::move(out)));
-  Texts found;
-  for (std::string line; std::getline(lines, line);) {
-    found.push_back(line);
-  }
-  CHECK(found.size() == 2 * ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    CHECK(has(found, "[" + std::to_string(rank) + "] part"));
-  }
-}
-
 TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
   const char* const inherited[] = {
       "PATH=/bin",

@@ -54,28 +54,6 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
 }
 
-TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
-  LaunchedJob job(
-      words("--nproc-per-node 3 --grace 0.3 WORKER ignore-term 1 4"));
-  job.wait_for_output("ready", 3);
-  const auto before = Clock::now();
-  REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
-  CHECK(job.wait() == 4);
-  const auto took = Clock::now() - before;
-  CHECK(took >= std::chrono::milliseconds(300));
-  CHECK(took < std::chrono::seconds(10));
-  CHECK_THAT(
-      job.err(), Has("others: ranks 0,2 did not stop and had to be killed\n"));
-}
-
-TEST_CASE("a stopped rank dies with the others", "[failure]") {
-  LaunchedJob job(words("--nproc-per-node 2 WORKER wait"));
-  const pid_t stopped = job.worker(0);
-  kill(stopped, SIGSTOP);
-  kill(job.worker(1), SIGKILL);
-  CHECK(job.wait() == 128 + SIGKILL); // well before the grace of 30 s
-}
-
 TEST_CASE("kill -9 of the agent leaves nothing", "[failure]") {
   LaunchedJob job(words("--nproc-per-node 4 WORKER family"));
   job.wait_for_output("ready", 4);
@@ -107,18 +85,6 @@ TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
   kill(server, SIGKILL);
 }
 
-TEST_CASE("the origin is found behind its quicker victims", "[failure]") {
-  LaunchedJob job(
-      // The origin needs time to end after its error.
-      words("--nproc-per-node 4 WORKER errors 2 0 boom 0 250 7 0 60 'rank 2 "
-            "failed: boom' 1 0 1 3 30 'Connection closed by peer "
-            "[127.0.0.1]:1' 0 0 1"));
-  CHECK(job.wait() == 7);
-  CHECK_THAT(job.err(), Has("ddprun: rank 2 (pid "));
-  CHECK_THAT(job.err(), Has("  reason: boom\n"));
-  CHECK_THAT(job.err(), Has("ranks 0,3 failed after it"));
-}
-
 TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
   const TemporaryFolder folder;
   LaunchedJob job(words(
@@ -131,28 +97,6 @@ TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
       Has("ddprun: rank 1 had ended with code 0 while ranks 0,2 waited in "
           "save_checkpoint(\"net.pt\")\n  first victim: rank 0 (pid "));
   CHECK_THAT(read_text(folder / "report.json"), Has("\"root\": 1,"));
-}
-
-TEST_CASE("a rank in another call is blamed", "[failure]") {
-  LaunchedJob job(
-      words("--nproc-per-node 3 WORKER call 0 all_reduce 300 'timed out' 4 1 "
-            "barrier 0 '' - 2 all_reduce 300 'timed out' 4"));
-  CHECK(job.wait() == 4);
-  CHECK_THAT(
-      job.err(),
-      Has("ddprun: rank 1 was in barrier while ranks 0,2 waited "
-          "in all_reduce\n  first victim: rank "));
-}
-
-TEST_CASE("without an error file the last lines speak", "[failure]") {
-  LaunchedJob job(
-      words("--nproc-per-node 2 sh -c '[ $RANK = 0 ] && exec sleep 60; for i "
-            "in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 9'"));
-  CHECK(job.wait() == 9);
-  CHECK_THAT(
-      job.err(),
-      Has("  stderr: line 3\n          line 4\n") &&
-          Has("          line 7\n  others: rank 0 was stopped\n"));
 }
 
 TEST_CASE("a long stop is explained while it lasts", "[failure]") {

@@ -62,21 +62,6 @@ TEST_CASE("output without a reader is dropped, and said to be", "[output]") {
   CHECK(count_of(job.err(), " line 19999 ") == 2);
 }
 
-TEST_CASE("a reader that does not read holds up no signal", "[output]") {
-  LaunchedJob job(words("--nproc-per-node 2 WORKER flood"));
-  job.wait_until_half_full();
-  job.send(SIGTERM);
-  CHECK(job.wait_unread() == 128 + SIGTERM);
-  CHECK(job.leaves_nothing());
-}
-
-TEST_CASE("what a rank said last is not lost", "[output]") {
-  LaunchedJob job = shell(
-      1, "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done; exit 9");
-  CHECK(job.wait() == 9);
-  CHECK(lines_of(job.out()).size() == 2000);
-}
-
 TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
   LaunchedJob job = shell(1, "(trap '' TERM; sleep 60) & echo started");
   CHECK(job.wait() == 0); // long before the 60 s

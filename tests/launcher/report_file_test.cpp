@@ -103,6 +103,7 @@ TEST_CASE("an output that nobody reads holds up no report", "[failure]") {
   job.wait_until_half_full();
   job.send(SIGTERM);
   CHECK(job.wait_unread() == 128 + SIGTERM);
+  CHECK(job.leaves_nothing());
 }
 
 TEST_CASE(

@@ -207,20 +207,6 @@ void write_error_file(
       << R"("}}})";
 }
 
-// errors [RANK BEFORE MESSAGE CONSEQUENCE AFTER CODE]...: these ranks wait for
-// BEFORE ms, leave an error, wait for AFTER ms, and exit; the others wait.
-int errors(const Arguments& arguments) {
-  for (size_t i = 0; i + 5 < arguments.size(); i += 6) {
-    if (my_rank() == std::stoi(arguments[i])) {
-      sleep_for(arguments[i + 1]);
-      write_error_file(arguments[i + 2], "", arguments[i + 3] == "1");
-      sleep_for(arguments[i + 4]);
-      return std::stoi(arguments[i + 5]);
-    }
-  }
-  wait_for_ever();
-}
-
 // attempts CODES: rank 1 exits with the number at the place of this attempt;
 // all others, and all where there is none, exit with 0.
 int attempts(const Arguments& codes) {
@@ -357,7 +343,6 @@ int main(int argc, char** argv) {
       {"ignore-term", ignore_term},
       {"tell-signals", tell_signals},
       {"family", family},
-      {"errors", errors},
       {"attempts", attempts},
       {"beat", beat},
       {"call", call},
