@@ -4,8 +4,7 @@ import os
 import signal
 import time
 
-from nodes import (QUICK, WORKER, agents_on, name_of, on_hosts, processes_on,
-                   workers_on)
+from nodes import QUICK, WORKER, agents_on, name_of, on_hosts, processes_on
 
 
 @on_hosts(3, "--nnodes=1:3 --last-call=1 --node-timeout=60")
@@ -73,23 +72,3 @@ def lost_first_node(nodes):
     nodes.start_all(range(4))
     nodes.leave(0)
     nodes.finish((1, 2, 3), 75, 5)
-
-
-@on_hosts(3, "--nnodes=2 --node-timeout=3")
-def next_job(nodes):
-    """A node of the next job comes while the last one's rendezvous waits for a
-    node that has not read how it ended."""
-    flag = f"{nodes.folder.name}/flag"
-    nodes.start(0, script=f"until test -e {flag}; do sleep 0.05; done")
-    nodes.start(1, script="echo done")
-    nodes.wait_for("done", 1)
-    time.sleep(0.5)  # its ddprun tells that
-    nodes.hosts.cut(1)
-    open(flag, "w").close()
-    nodes.wait(lambda: not workers_on(nodes.hosts, 0), "n0 does not finish")
-    nodes.start(2)
-    nodes.finish([0], 0, 10)
-    nodes.start(0)
-    nodes.wait_for_ranks(2, (0, 2))
-    nodes.interrupt(2, (0, 2))
-    nodes.finish([1], 75, 20)

@@ -90,20 +90,6 @@ def training_by_mpirun(program):
         assert found == expected or backend == "mpi", f"{found}, {address}"
 
 
-def uneven_hosts(program):
-    """So do hosts with different numbers of ranks, none of which is told its
-    place there."""
-    hosts = Hosts(3)
-    expected = None
-    for counts in ([4], [1, 2, 1], [2, 1, 1]):
-        places = [f"{local} of {count}" for count in counts
-                  for local in range(count)]
-        with run(hosts, counts, [program, STEPS], LOCAL_RANK=None) as job:
-            found = hashes(job, places)
-        expected = expected or found
-        assert found == expected, f"{found} with {counts}, not {expected}"
-
-
 def hierarchical(program):
     """By itself the job reduces within hosts first, which sends less."""
     hosts = Hosts(2)
@@ -133,21 +119,6 @@ def hierarchical(program):
         seconds = seconds_to_failure(
             job, start, range(3), ["over hierarchical failed"])
     assert seconds < 8, f"the others took {seconds:.1f} s to fail"
-
-
-def killed_rank(program):
-    """The others fail at once where a rank is killed, also rank 0."""
-    hosts = Hosts(3)
-    for victim in (1, 0):
-        with run(hosts, [1, 2, 1], [program, FOREVER]) as job:
-            job.wait_for("step 3\n", START)
-            start = time.monotonic()
-            job.processes[victim].process.kill()
-            seconds = seconds_to_failure(
-                job, start, set(range(4)) - {victim},
-                ["over gloo failed.*(closed by peer|reset by peer)"])
-        # That it was no timeout their reason says.
-        print(f"rank {victim} killed: the others fail within {seconds:.2f} s")
 
 
 def lost_host(program, host, reason, named_by):
