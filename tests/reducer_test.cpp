@@ -15,45 +15,6 @@ RANKS_TEST("buckets are rebuilt in the order in which gradients come") {
   REQUIRE(reducer.buckets() == Buckets{{5, 4, 3, 2}, {1, 0}});
 }
 
-RANKS_TEST("all floating-point and complex types, empty and 0-dim parameters") {
-  std::vector<at::Tensor> parameters;
-  for (const auto dtype :
-       {torch::kFloat,
-        torch::kDouble,
-        torch::kHalf,
-        torch::kBFloat16,
-        torch::kComplexFloat}) {
-    parameters.push_back(torch::ones({2, 3}, dtype).requires_grad_());
-  }
-  parameters.push_back(torch::ones({}).requires_grad_());
-  parameters.push_back(torch::ones({0, 4}).requires_grad_());
-  parameters.push_back(torch::ones({2, 3, 4, 4})
-                           .contiguous(at::MemoryFormat::ChannelsLast)
-                           .requires_grad_());
-  Reducer reducer(parameters, group);
-  for (int step = 0; step < 3; ++step) {
-    auto loss = torch::zeros({});
-    for (auto& parameter : parameters) {
-      parameter.mutable_grad().reset();
-      const auto real =
-          parameter.is_complex() ? torch::view_as_real(parameter) : parameter;
-      loss = loss + (real * (group.rank() + 1)).to(torch::kFloat).sum();
-    }
-    loss.backward();
-    for (const auto& parameter : parameters) {
-      INFO(parameter.scalar_type() << " " << parameter.sizes());
-      const auto& grad = parameter.grad();
-      REQUIRE(grad.scalar_type() == parameter.scalar_type());
-      REQUIRE(grad.strides() == parameter.strides());
-      const auto real = grad.is_complex() ? torch::view_as_real(grad) : grad;
-      REQUIRE(torch::allclose(
-          real.to(torch::kDouble),
-          torch::full_like(real, 2.0, torch::kDouble),
-          1e-2));
-    }
-  }
-}
-
 RANKS_TEST("a parameter registered twice is reduced once") {
   auto linear = torch::nn::Linear(3, 3);
   torch::nn::Sequential net(linear, linear);

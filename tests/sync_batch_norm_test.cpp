@@ -206,14 +206,6 @@ RANKS_TEST("a mean far from zero costs no digits of the variance") {
   require_close(norm->running_var, torch::tensor({3.5}, torch::kDouble));
 }
 
-RANKS_TEST("a net with synchronised batch-norm and a Reducer") {
-  auto net = std::make_shared<Net>(group);
-  Reducer reducer(net, group);
-  compare_net(group, *net, [&](const torch::Tensor& part) {
-    net->forward(part).square().sum().backward();
-  });
-}
-
 RANKS_TEST("a net with synchronised batch-norm in the wrapper", 4) {
   auto net = std::make_shared<Net>(group);
   DistributedDataParallel<Net> model(net, group);
