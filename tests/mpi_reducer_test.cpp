@@ -5,23 +5,10 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/mpi_backend.h>
 #include <tests/support/mpi_ranks.h>
-#include <tests/support/nets.h>
 #include <tests/support/skip.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test::mpi_reducer_test {
-
-/// A step of a net, whose gradients are averaged in it.
-void step(WordNet& net, const ProcessGroup& group, int64_t number) {
-  reset_gradients(*net);
-  torch::manual_seed(100 * number + group.rank());
-  const auto words = torch::randint(10, {4 + 3 * group.rank()}, torch::kLong);
-  // The bag is used by all ranks, by some, by none.
-  net->forward(words, number == 0 || (number == 1 && group.rank() == 2))
-      .pow(2)
-      .sum()
-      .backward();
-}
 
 MPI_TEST("sums of sparse tensors over MPI are those over gloo") {
   const auto group = mpi_group();
@@ -89,34 +76,6 @@ TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
       whole->barrier({})->wait();
     }
   });
-}
-
-MPI_TEST("sparse gradients over MPI are those over gloo") {
-  const auto group = mpi_group();
-  const auto wrapped = c10::make_intrusive<c10d::ProcessGroup>(
-      group.store(), int(group.rank()), int(group.size()));
-  wrapped->setBackend(
-      c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, gloo_backend(group));
-  wrapped->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  const auto gloo = ProcessGroup::from_c10d(wrapped);
-  torch::manual_seed(1);
-  WordNet net;
-  WordNet peer;
-  copy_parameters(*net, *peer);
-  const Reducer reducer(net, group);
-  const Reducer peer_reducer(peer, gloo);
-  for (int64_t number = 0; number < 4; ++number) {
-    step(net, group, number);
-    step(peer, gloo, number);
-    const auto& table = net->table->weight.grad();
-    check_same_sparse(table, peer->table->weight.grad());
-    REQUIRE(table._nnz() > 4);
-    const auto& bag = net->bag->weight.grad();
-    REQUIRE(bag.defined() == (number < 2));
-    if (bag.defined()) {
-      check_same_sparse(bag, peer->bag->weight.grad());
-    }
-  }
 }
 
 // Communication hooks over MPI.
