@@ -139,12 +139,6 @@ RANKS_TEST("parameters and buffers may be ignored") {
     REQUIRE(parameters["left.bias"].grad().equal(local));
     REQUIRE(equal_on_all(group, parameters["left.weight"].grad()));
   }
-  REQUIRE_THROWS_WITH(
-      Reducer(
-          std::make_shared<BranchNet>(),
-          group,
-          ReducerOptions().parameters_to_ignore({"left.wieght"})),
-      Has("there is no 'left.wieght'"));
 }
 
 RANKS_TEST("buffers become rank 0's at the end of backward") {

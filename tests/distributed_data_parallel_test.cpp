@@ -112,39 +112,12 @@ std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
   return equal;
 }
 
-RANKS_TEST("forward takes and returns what the module's does") {
-  NormNet net;
-  DistributedDataParallel<NormNet> model(net, group);
-  const auto [output, tag] = model->forward(mine(group));
-  REQUIRE(tag == 5);
-  REQUIRE(model->forward(mine(group), 7).second == 7);
-  output.sum().backward();
-  REQUIRE(equal_on_all(group, net->linear->weight.grad()));
-  auto plain = std::make_shared<BranchNet>();
-  DistributedDataParallel<BranchNet> branch(plain, group);
-  branch->forward(torch::ones({1, 4}), true).sum().backward();
-  REQUIRE(branch->module() == plain);
-}
-
 TEST_CASE("names begin with module.") {
   const ProcessGroup alone;
   DistributedDataParallel<NormNet> model(NormNet(), alone);
   REQUIRE(model->named_parameters().contains("module.linear.weight"));
   REQUIRE(model->named_buffers().contains("module.norm.running_mean"));
   REQUIRE(model->module()->named_parameters().contains("linear.weight"));
-}
-
-RANKS_TEST("buffers follow rank 0's before a forward that will be trained on") {
-  NormNet net;
-  DistributedDataParallel<NormNet> model(net, group);
-  const auto& mean = net->norm->running_mean;
-  REQUIRE(equal_on_all(group, mean));
-  model->forward(mine(group));
-  REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
-  const auto first = group.all_gather(mean)[0];
-  net->eval(); // so that the next forward leaves the buffers as they are
-  model->forward(mine(group));
-  REQUIRE(mean.equal(first));
 }
 
 RANKS_TEST("buffers are broadcast before the forwards that Python chooses") {
