@@ -37,26 +37,6 @@ RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
   }
 }
 
-RANKS_TEST("a user's hooks see this rank's gradient, before it is averaged") {
-  const Twins<UnevenNet> twins(group);
-  const auto parameters = twins.net->parameters();
-  std::vector<torch::Tensor> seen(parameters.size());
-  for (size_t i = 0; i < seen.size(); ++i) {
-    parameters[i].register_hook(
-        [&seen, i](const torch::Tensor& gradient) { seen[i] = gradient; });
-  }
-  for (int64_t step = 0; step < 4; ++step) {
-    const auto input = batch(group, step, 7);
-    twins.reset();
-    twins.backward([&](auto& net) { return net.forward(input).pow(2).mean(); });
-    for (size_t i = 0; i < seen.size(); ++i) {
-      REQUIRE(seen[i].equal(twins.local->parameters()[i].grad()));
-      // It is kept: the slice is other memory.
-      REQUIRE(!seen[i].is_alias_of(parameters[i].grad()));
-    }
-  }
-}
-
 RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
   // Sizes at which the way of copying changes, and offsets that are not
   // aligned.

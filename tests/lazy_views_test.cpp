@@ -171,28 +171,6 @@ Tensors expected_gradients(
   return sums;
 }
 
-RANKS_TEST("gradients that are negated lazily are averaged as they read") {
-  for (const auto dtype : {at::kFloat, at::kDouble}) {
-    for (const int64_t count : {1, 5}) {
-      auto real = leaf(at::ones({count}, dtype));
-      auto imaginary = leaf(at::ones({count}, dtype));
-      Reducer reducer({real, imaginary}, group);
-      const auto factor = at::complex(
-          at::full({count}, group.rank() + 1.0, dtype),
-          at::full({count}, 2.0 * group.rank() + 1.0, dtype));
-      for (int step = 0; step < 3; ++step) {
-        real.mutable_grad().reset();
-        imaginary.mutable_grad().reset();
-        const auto number = at::complex(real, imaginary);
-        at::real(at::conj(number) * factor).sum().backward();
-        INFO(dtype << ", " << count << " elements, step " << step);
-        REQUIRE(nearly_equal(real.grad(), at::full_like(real, 2)));
-        REQUIRE(nearly_equal(imaginary.grad(), at::full_like(real, 3)));
-      }
-    }
-  }
-}
-
 RANKS_TEST("random graphs of views have plain autograd's gradients") {
   int lazy = 0;
   for (int graph = 0; graph < 500; ++graph) {

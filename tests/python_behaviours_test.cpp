@@ -149,14 +149,17 @@ RANKS_TEST("gradients have their parameter's memory format") {
 RANKS_TEST("a tensor hook sees and may change this rank's own gradient") {
   auto weight = torch::ones({2}, torch::requires_grad());
   Reducer reducer({weight}, group);
+  at::Tensor seen; // it is kept: the bucket's slice is other memory
   weight.register_hook([&](const at::Tensor& grad) {
-    REQUIRE(grad.eq(group.rank() + 1.0).all().item<bool>());
+    seen = grad;
     return grad * 3;
   });
   for (int step = 0; step < 3; ++step) {
     weight.mutable_grad().reset();
     (weight * (group.rank() + 1.0)).sum().backward();
     REQUIRE(nearly_equal(weight.grad(), torch::full({2}, 6.0)));
+    REQUIRE(seen.eq(group.rank() + 1.0).all().item<bool>());
+    REQUIRE(!seen.is_alias_of(weight.grad()));
   }
 }
 
