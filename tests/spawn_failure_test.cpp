@@ -111,22 +111,6 @@ TEST_CASE("spawn says where a worker has crashed") {
   CHECK_THAT(error, Has("worker_of"));
 }
 
-TEST_CASE("a worker cannot spawn") {
-  CHECK_THAT(
-      error_of({"1", "recursion"}),
-      Has("c10::Error: spawn was called while a call of it is under way, by a "
-          "worker function or on another thread: workers start no workers of "
-          "their own; choose a larger number of processes instead\n"));
-}
-
-TEST_CASE("spawn notices a process that does not come to its call") {
-  CHECK(
-      error_of({"2", "early", "1"}) ==
-      "error: spawn: rank 1 of 2 (pid) ended with exit code 0 before its spawn "
-      "call: main() must come to the same call with the same arguments in each "
-      "process\n");
-}
-
 TEST_CASE("spawn takes a number of processes above 0 only") {
   for (const auto* count : {"0", "-3"}) {
     CHECK(

@@ -73,29 +73,6 @@ struct Dynamic : torch::nn::Cloneable<Dynamic> {
   }
 };
 
-TEST_CASE("modules in a plain vector are reported in the second backward") {
-  Stem stem;
-  auto leaves = stem.leaves();
-  std::vector<torch::nn::Linear> layers{
-      torch::nn::Linear(4, 8), torch::nn::Linear(8, 2)};
-  const auto loss = [&] { return layers[1](layers[0](stem())).sum(); };
-  REQUIRE(report_of(leaves, loss()).empty());
-  REQUIRE(
-      report_of(leaves, loss()) ==
-      "these leaf tensors receive gradients in backward but belong to no "
-      "Reducer, so that the gradients are not averaged over ranks:\n"
-      "  Float [8, 4] on cpu, used by AddmmBackward0\n"
-      "  Float [8] on cpu, used by AddmmBackward0\n"
-      "  Float [2, 8] on cpu, used by AddmmBackward0\n"
-      "  Float [2] on cpu, used by AddmmBackward0\n"
-      "If they are parameters of modules kept in a plain std::vector or "
-      "captured by a lambda: register these by register_module, or keep them "
-      "in torch::nn::ModuleList or ModuleDict, before constructing the "
-      "Reducer; bare tensors by register_parameter. Leaves that are meant to "
-      "be each rank's own: ReducerOptions().known_leaves({...}).");
-  REQUIRE(report_of(leaves, loss()).empty());
-}
-
 TEST_CASE("bare tensors are reported with all operations that use them") {
   Stem stem;
   auto leaves = stem.leaves();
