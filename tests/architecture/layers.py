@@ -15,6 +15,8 @@ import pathlib
 import re
 import sys
 
+SUFFIXES = (".h", ".cpp")
+
 LAYERS = """
         common                    # without LibTorch: files, names, addresses, text, processes
 private launcher                  # ddprun
@@ -53,6 +55,10 @@ private launcher/etcd             # the helper that speaks to an etcd
 
 MAX_FILES = 25  # in a folder of sources and private headers
 MAX_LINES = 400  # in a file
+MAX_CORE_LINES = 900  # in all of these, which a backward runs through
+CORE = [f"ddp/reducer/{name}{suffix}"
+        for name in ("backward_reducer", "core/gradient_reduction", "core/gradient_hook")
+        for suffix in SUFFIXES]
 
 # What is compiled, and where its public headers are.
 COMPONENTS = {
@@ -66,7 +72,6 @@ COMPONENTS = {
 USERS = ("examples", "bench")
 # They know nothing of LibTorch.
 PLAIN = ("common", "launcher")
-SUFFIXES = (".h", ".cpp")
 BESIDES = (".txt", ".md", ".py", ".json", ".sh")  # what else may lie there
 INCLUDE = re.compile(r'^\s*#\s*include\s*(.*\S)', re.MULTILINE)
 
@@ -252,6 +257,9 @@ class Tree:
             lines = text.count("\n")
             if not is_user(path) and lines > MAX_LINES:
                 yield f"{path} has {lines} lines: {MAX_LINES} at most"
+        lines = sum(self.text[path].count("\n") for path in CORE)
+        if lines > MAX_CORE_LINES:
+            yield f"the Reducer's core has {lines} lines: {MAX_CORE_LINES} at most"
         for folder in {os.path.dirname(path) for path in self.text}:
             if "detail" in folder.split("/"):
                 yield f"{folder} says nothing: name it by what is in it"
