@@ -98,6 +98,8 @@ TEST_CASE("alone, check_finite finds what is not finite in any step") {
     net.second->weight.fill_(std::numeric_limits<float>::infinity());
   }
   CHECK_THROWS_WITH(net.backward(), Has("first."));
+  Reducer anew(net, ProcessGroup()); // the first one is of no use any more
+  CHECK_NOTHROW(net.backward());
 }
 
 TEST_CASE("alone, nothing is looked at after the second backward") {

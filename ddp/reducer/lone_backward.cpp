@@ -20,17 +20,19 @@ LoneBackward::LoneBackward(
 
 void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!open_ && !sync_.decides_now()) {
+  const bool is_idle = !open_ || failed_;
+  if (is_idle && !sync_.decides_now()) {
     sync_.accumulated();
     return;
   }
-  if (!open_) {
+  if (is_idle) {
     open();
   }
   ++parameters_[index].arrivals;
 }
 
 void LoneBackward::open() {
+  failed_ = true; // unless all this goes well
   for (auto& parameter : parameters_) {
     parameter.arrivals = 0; // where the last one threw
   }
@@ -43,12 +45,13 @@ void LoneBackward::open() {
           finish();
         }
       },
-      [owner = owner_, this] {
+      [owner = owner_, this] { // maybe under the lock
         if (const auto alive = owner.lock()) {
-          open_ = false;
+          failed_ = true;
         }
       });
   open_ = true;
+  failed_ = false;
 }
 
 void LoneBackward::finish() {
@@ -62,6 +65,7 @@ void LoneBackward::finish() {
     observers_.tell(&ReductionObserver::on_reduced);
     observers_.tell(&ReductionObserver::on_handed_out);
   } catch (...) {
+    failed_ = true;
     observers_.tell(&ReductionObserver::on_failed);
     throw;
   }

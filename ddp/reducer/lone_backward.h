@@ -29,8 +29,9 @@ class LoneBackward final : public GradientListener {
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
+  /// Not after an exception, until the next backward begins.
   bool is_of_use() const override {
-    return true;
+    return !failed_;
   }
 
   /// From now on an observer wants every backward.
@@ -67,7 +68,8 @@ class LoneBackward final : public GradientListener {
   /// In how many backwards still.
   int to_look_ = kLooks;
   Reduction current_;
-  std::atomic<bool> open_{false};
+  bool open_ = false;
+  std::atomic<bool> failed_{false};
 };
 
 } // namespace ddp::detail
