@@ -14,8 +14,7 @@ endfunction()
 # What `./dev test` leaves to `./dev test --rest` of files that it runs: slow
 # cases, and those of what others show faster.
 set(ddp_rest
-  "launcher\\.failure\\.a long stop"
-  "launcher\\.hang\\.who waits long"
+  "launcher\\.failure\\.(a long stop|who waits long)"
   "launch\\.(torchrun|ddprun and torchrun|alone)"
   "lazy_views\\.random"
   "measured_layout\\.measured"
