@@ -2,6 +2,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer/core/gradient_hook.h>
 
@@ -104,7 +105,8 @@ TEST_CASE("alone, check_finite finds what is not finite in any step") {
 
 TEST_CASE("alone, nothing is looked at after the second backward") {
   Net net;
-  Reducer reducer(net, ProcessGroup());
+  const auto options = ReducerOptions().comm_hook(fp16_compress_hook());
+  Reducer reducer(net, ProcessGroup(), options);
   const auto looks = [&] {
     return detail::gradient_listener(net.first->weight) != nullptr;
   };
@@ -119,7 +121,8 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   const auto mine = net.first->weight.grad().clone();
   net.backward();
   CHECK(net.first->weight.grad().equal(mine));
-  Reducer another(net, ProcessGroup()); // the first has done all it does
+  // The first has done all it does.
+  Reducer another(net, ProcessGroup(), options);
   CHECK(looks());
 }
 

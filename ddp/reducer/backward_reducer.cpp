@@ -109,7 +109,7 @@ void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
 }
 
 bool BackwardReducer::idle() const {
-  return !open_ || abandoned_ || !failure_.empty();
+  return !open_ || !is_of_use();
 }
 
 /// Starts a reduction, inside a backward.
@@ -133,17 +133,14 @@ void BackwardReducer::reach_output() {
 void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
   EndOfBackward::call(
       name_,
-      [owner = owner_, this, member] {
-        if (const auto alive = owner.lock()) {
-          const std::lock_guard<std::mutex> lock(mutex_);
-          guarded([&] { (this->*member)(); });
-        }
+      owner_,
+      [this, member] {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        guarded([&] { (this->*member)(); });
       },
-      [owner = owner_, this] { // maybe under the lock
-        if (const auto alive = owner.lock()) {
-          abandoned_ = true;
-          report_failure(group_, "an exception ended its backward");
-        }
+      [this] { // maybe under the lock
+        abandoned_ = true;
+        report_failure(group_, "an exception ended its backward");
       });
 }
 

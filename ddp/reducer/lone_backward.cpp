@@ -40,16 +40,9 @@ void LoneBackward::open() {
   observers_.tell(&ReductionObserver::on_backward);
   EndOfBackward::call(
       name_,
-      [owner = owner_, this] {
-        if (const auto alive = owner.lock()) {
-          finish();
-        }
-      },
-      [owner = owner_, this] { // maybe under the lock
-        if (const auto alive = owner.lock()) {
-          failed_ = true;
-        }
-      });
+      owner_,
+      [this] { finish(); },
+      [this] { failed_ = true; }); // maybe under the lock
   open_ = true;
   failed_ = false;
 }

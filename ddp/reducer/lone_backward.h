@@ -29,9 +29,10 @@ class LoneBackward final : public GradientListener {
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
-  /// Not after an exception, until the next backward begins.
+  /// Not after an exception, until the next backward begins, nor where all has
+  /// been looked at.
   bool is_of_use() const override {
-    return !failed_;
+    return !failed_ && has_hooks();
   }
 
   /// From now on an observer wants every backward.

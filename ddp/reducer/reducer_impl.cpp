@@ -77,19 +77,21 @@ ReducerImpl::ReducerImpl(
   check_caps(options);
   const auto trainable = trainable_parameters();
   observers.progress.name(parameters.front().key, parameters.size());
-  if (group.c10d()) {
-    observers.list.add(participation);
-    backward.unfrozen().manage(trainable);
-    observers.measured.start();
-    debug::announce_reducer(group, name, trainable.size(), buckets.size());
-  } else {
+  if (!group.c10d()) {
     lone_backward.emplace(
         name,
         parameters,
         synchronization,
         observers.list,
         /*looks_always=*/options.check_finite());
+    claim_hook();
+    return;
   }
+  observers.list.add(participation);
+  backward.unfrozen().manage(trainable);
+  observers.measured.start();
+  claim_hook();
+  debug::announce_reducer(group, name, trainable.size(), buckets.size());
 }
 
 ReducerImpl::~ReducerImpl() {
@@ -124,7 +126,7 @@ void ReducerImpl::claim_hook() {
   auto& hook = reduction.hook();
   const auto* user = static_cast<detail::GradientListener*>(hook.user_);
   DDP_CHECK_VALUE(
-      !user || user == &listener() || !user->is_of_use(),
+      !user || !user->is_of_use(),
       "the communication hook {} serves another Reducer already, and would "
       "mix the state of the two: make one for each, or destroy the other "
       "Reducer first",
@@ -133,7 +135,6 @@ void ReducerImpl::claim_hook() {
 }
 
 void ReducerImpl::attach() {
-  claim_hook();
   backward.set_owner(weak_from_this());
   if (lone_backward) {
     lone_backward->set_owner(weak_from_this());

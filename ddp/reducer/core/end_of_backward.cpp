@@ -35,22 +35,29 @@ class HandOn : public autograd::FunctionPostHook {
 
 void EndOfBackward::call(
     std::string name,
+    std::weak_ptr<void> owner,
     std::function<void()> reached,
     std::function<void()> abandoned) {
   queue(std::make_shared<EndOfBackward>(
-      std::move(name), std::move(reached), std::move(abandoned)));
+      std::move(name),
+      std::move(owner),
+      std::move(reached),
+      std::move(abandoned)));
 }
 
 EndOfBackward::EndOfBackward(
     std::string name,
+    std::weak_ptr<void> owner,
     std::function<void()> reached,
     std::function<void()> abandoned)
     : name_(std::move(name)),
+      owner_(std::move(owner)),
       reached_(std::move(reached)),
       abandoned_(std::move(abandoned)) {}
 
 EndOfBackward::~EndOfBackward() {
-  if (reached_) {
+  const auto alive = owner_.lock();
+  if (reached_ && alive) {
     abandoned_();
   }
 }
@@ -86,7 +93,10 @@ void EndOfBackward::call_all(Arrived& arrived) {
         return a->name_ < b->name_;
       });
   for (const auto& end : arrived) {
-    std::exchange(end->reached_, nullptr)();
+    const auto reached = std::exchange(end->reached_, nullptr);
+    if (const auto alive = end->owner_.lock()) {
+      reached();
+    }
   }
 }
 

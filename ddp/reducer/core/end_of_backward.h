@@ -16,7 +16,8 @@ namespace ddp::detail {
 /// inner backward and cannot tell: the function is called early, at the end of
 /// the part that thread runs.
 ///
-/// Where the backward ends by an exception, `abandoned` is called instead.
+/// Where the backward ends by an exception, `abandoned` is called instead;
+/// neither is where `owner` is gone by then, which lives while they run.
 ///
 /// Those that wait for the end of one backward are called in the order of their
 /// names, so that ranks on which they came in different order may wait for each
@@ -25,11 +26,13 @@ class EndOfBackward {
  public:
   static void call(
       std::string name,
+      std::weak_ptr<void> owner,
       std::function<void()> reached,
       std::function<void()> abandoned);
 
   EndOfBackward(
       std::string name,
+      std::weak_ptr<void> owner,
       std::function<void()> reached,
       std::function<void()> abandoned);
   EndOfBackward(const EndOfBackward&) = delete;
@@ -47,6 +50,7 @@ class EndOfBackward {
   static void call_all(Arrived& arrived);
 
   std::string name_;
+  std::weak_ptr<void> owner_;
   std::function<void()> reached_;
   std::function<void()> abandoned_;
 };
