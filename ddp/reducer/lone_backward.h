@@ -2,7 +2,7 @@
 
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/reducer/core/reduction_observer.h>
-#include <ddp/reducer/synchronization.h>
+#include <ddp/reducer/core/synchronization.h>
 
 #include <atomic>
 #include <mutex>

@@ -2,7 +2,7 @@
 
 #include <ddp/internal/output_anchors.h>
 #include <ddp/reducer.h>
-#include <ddp/reducer/backward_reducer.h>
+#include <ddp/reducer/core/backward_reducer.h>
 #include <ddp/reducer/join_participation.h>
 #include <ddp/reducer/lone_backward.h>
 #include <ddp/reducer/reducer_observers.h>

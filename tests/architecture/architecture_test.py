@@ -49,7 +49,10 @@ BREAKS = (
     ("ddp/include/ddp/newcomer.h", "", "ddp/newcomer.h is in no layer"),
     ("ddp/detail/part.h", "", "name it by what is in it"),
     ("ddp/nn/long.cpp", "\n" * 401, "ddp/nn/long.cpp has 4"),
-    ("ddp/reducer/backward_reducer.h", "\n" * 99, "the Reducer's core has "),
+    ("ddp/reducer/core/backward_reducer.h", "\n" * 99, "the Reducer's core has "),
+    ("ddp/reducer/core/backward_reducer.h",
+     "#include <ddp/reducer/observers/step_check.h>",
+     "ddp/reducer/core comes before ddp/reducer/observers"),
 )
 
 

@@ -56,8 +56,8 @@ private launcher/etcd             # the helper that speaks to an etcd
 MAX_FILES = 25  # in a folder of sources and private headers
 MAX_LINES = 400  # in a file
 MAX_CORE_LINES = 900  # in all of these, which a backward runs through
-CORE = [f"ddp/reducer/{name}{suffix}"
-        for name in ("backward_reducer", "core/gradient_reduction", "core/gradient_hook")
+CORE = [f"ddp/reducer/core/{name}{suffix}"
+        for name in ("backward_reducer", "gradient_reduction", "gradient_hook")
         for suffix in SUFFIXES]
 
 # What is compiled, and where its public headers are.

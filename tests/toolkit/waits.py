@@ -22,7 +22,7 @@ KNOWN = {
     "ddp/process_group/async_broadcast.cpp": TELLS_ITSELF,
     "ddp/comm_hooks/power_sgd_hook.cpp": TELLS_ITSELF,
     "ddp/reducer/buckets/bucket_rebuild.cpp": TELLS_ITSELF,
-    "ddp/reducer/backward_reducer.cpp": "waits of the Reducer's parts, which tell",
+    "ddp/reducer/core/backward_reducer.cpp": "waits of the Reducer's parts, which tell",
     "ddp/rendezvous/rendezvous.cpp": "tells while ranks are missing",
     "ddp/rendezvous/reception.cpp": "two seconds at most",
     "ddp/spawn/spawn.cpp": "waits for the end of the program's own workers",

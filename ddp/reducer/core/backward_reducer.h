@@ -3,9 +3,9 @@
 #include <ddp/reducer/buckets/bucket_rebuild.h>
 #include <ddp/reducer/core/nested_backwards.h>
 #include <ddp/reducer/core/skipped_buckets.h>
+#include <ddp/reducer/core/synchronization.h>
 #include <ddp/reducer/core/unfrozen_parameters.h>
 #include <ddp/reducer/core/unused_parameters.h>
-#include <ddp/reducer/synchronization.h>
 
 #include <atomic>
 #include <mutex>

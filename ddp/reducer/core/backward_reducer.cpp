@@ -1,4 +1,4 @@
-#include <ddp/reducer/backward_reducer.h>
+#include <ddp/reducer/core/backward_reducer.h>
 
 #include <ddp/internal/check.h>
 
