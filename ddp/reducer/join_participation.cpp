@@ -30,8 +30,8 @@ void JoinParticipation::on_open(detail::Participants& participants) {
   }
 }
 
-void JoinParticipation::on_finish() {
-  if (!has_no_inputs_ && shares_steps() &&
+void JoinParticipation::on_finish(const detail::Reduction& reduction) {
+  if (reduction.has_inputs && shares_steps() &&
       reducer_.observers.list.end_with_collectives()) {
     announce(kEnd);
   }
@@ -52,7 +52,6 @@ void JoinParticipation::shadow(const JoinStep& step) {
   if (step.call == kForward) {
     shadow_forward(step.last_live);
   } else if (step.call == kReduction) {
-    has_no_inputs_ = true;
     auto participants = participants_of(step, reducer_.group.size());
     participants.has_inputs = false;
     reducer_.backward.begin_without_inputs(participants);
@@ -61,7 +60,6 @@ void JoinParticipation::shadow(const JoinStep& step) {
 
 void JoinParticipation::complete_shadow() {
   reducer_.backward.finish_without_inputs();
-  has_no_inputs_ = false;
 }
 
 /// Ranks that stopped early have parameters of an earlier step.

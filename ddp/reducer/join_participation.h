@@ -19,7 +19,7 @@ class JoinParticipation final : public Joinable,
 
   /// Before collectives at the end of a reduction. Where others share the
   /// backward, the ranks without inputs put ends off until they hear of one.
-  void on_finish() override;
+  void on_finish(const detail::Reduction& reduction) override;
 
   /// Which rank's buffers the wrapper's forward gives all ranks, if it does;
   /// those without inputs call `shadow_forward` then.
@@ -36,7 +36,6 @@ class JoinParticipation final : public Joinable,
   void end_join(int64_t root) override;
 
   ReducerImpl& reducer_;
-  bool has_no_inputs_ = false;
 };
 
 } // namespace ddp

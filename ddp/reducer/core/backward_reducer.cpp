@@ -209,7 +209,7 @@ void BackwardReducer::contribute_rest() {
 }
 
 void BackwardReducer::finish() {
-  observers_.tell(&ReductionObserver::on_finish);
+  observers_.tell(&ReductionObserver::on_finish, current_);
   for (auto& bucket : buckets_) {
     if (bucket.future) {
       reduction_.wait(bucket);

@@ -69,7 +69,7 @@ class ReductionObserver {
     return false;
   }
   /// All that is reduced is waited for.
-  virtual void on_finish() {}
+  virtual void on_finish(const Reduction& /*reduction*/) {}
   /// The bucket's reduction is waited for, which takes until it is complete.
   virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called again and again meanwhile. May throw `WaitFailure`.
