@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 
 #include <ATen/ATen.h>
+#include <ddp/reducer/core/end_of_backward.h>
 #include <ddp/reducer/core/nested_backwards.h>
 
 namespace ddp::test::nested_backwards_test {
@@ -43,6 +44,32 @@ TEST_CASE("a reduction in a backward older than one before nests deeply") {
   REQUIRE(!nested.may_come_again(one));
   nested.begin(7);
   REQUIRE(nested.may_come_again(one));
+}
+
+TEST_CASE("the end of a backward is told to nobody whose owner is gone") {
+  const bool ends_owner = GENERATE(false, true);
+  const bool throws = GENERATE(false, true);
+  CAPTURE(ends_owner, throws);
+  auto owner = std::make_shared<int>();
+  int reached = 0;
+  int abandoned = 0;
+  const auto x = at::ones({2}).set_requires_grad(true);
+  x.register_hook([&](const at::Tensor& /*gradient*/) {
+    detail::EndOfBackward::call(
+        "waiting", owner, [&] { ++reached; }, [&] { ++abandoned; });
+    if (ends_owner) {
+      owner.reset();
+    }
+    TORCH_CHECK(!throws, "thrown");
+  });
+  const auto backward = [&] { x.sum().backward(); };
+  if (throws) {
+    REQUIRE_THROWS_WITH(backward(), Has("thrown"));
+  } else {
+    backward();
+  }
+  REQUIRE(reached == (!ends_owner && !throws));
+  REQUIRE(abandoned == (!ends_owner && throws));
 }
 
 } // namespace ddp::test::nested_backwards_test
