@@ -4,7 +4,7 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/futures.h>
-#include <ddp/reducer/buckets/scaled_copy.h>
+#include <ddp/reducer/core/scaled_copy.h>
 #include <ddp/support/current_stream.h>
 #include <ddp/support/plain_memory.h>
 

@@ -1,4 +1,4 @@
-#include <ddp/reducer/buckets/scaled_copy.h>
+#include <ddp/reducer/core/scaled_copy.h>
 
 #include <ddp/support/plain_memory.h>
 
