@@ -6,7 +6,7 @@
 
 #include <common/host_name.h>
 #include <common/processors.h>
-#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/scheduler_environment.h>
 #include <common/text.h>
 #include <launcher/cli/program.h>
 #include <launcher/cli/redaction.h>
@@ -86,10 +86,11 @@ void make_folder(Job* job) {
 
 void heed_surroundings(Job* job) {
   job->notes = job->options.notes;
-  const auto outer = find_outer_launcher(process_environment);
-  if (outer && !job->options.standalone && !job->options.has_starter) {
+  const auto scheduler = detect_scheduler(process_environment);
+  if (scheduler && !job->options.standalone &&
+      !job->options.has_remote_launcher) {
     const std::string note =
-        check_outer_launcher(*outer, job->options.command.front());
+        check_scheduler(*scheduler, job->options.command.front());
     if (!note.empty()) {
       job->notes.push_back(note);
     }

@@ -8,7 +8,7 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/job.h>
 #include <launcher/remote/host_commands.h>
-#include <launcher/remote/starter_link.h>
+#include <launcher/remote/launcher_link.h>
 #include <launcher/report/report.h>
 
 namespace {
@@ -67,7 +67,7 @@ int launch(const ddp::LaunchOptions& options) {
     say(note);
   }
   return job.options.dry_run ? print(ddp::describe_job(job))
-                             : ddp::run_front(job);
+                             : ddp::run_launcher_process(job);
 }
 
 int run(int argc, char** argv) {
@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
-  if (!ddp::process_environment(ddp::kStarterVariable)) {
+  if (!ddp::process_environment(ddp::kRemoteLauncherVariable)) {
     return run(argc, argv);
   }
   const std::string number = ddp::read_first_line(STDIN_FILENO);

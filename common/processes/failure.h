@@ -15,7 +15,7 @@ struct RankEnd {
   int local_rank = 0;
   pid_t pid = -1;
   RankState state;
-  /// When its starter learnt of it, in nanoseconds since the epoch; of several
+  /// When its launcher learnt of it, in nanoseconds since the epoch; of several
   /// ranks in the order in which the kernel ended them.
   int64_t time_ns = 0;
   std::optional<ErrorFile> error;

@@ -4,7 +4,7 @@
 
 namespace ddp {
 
-/// The life of one rank's process as its starter knows it. Changes by what it
+/// The life of one rank's process as its launcher knows it. Changes by what it
 /// is told and does nothing itself:
 ///
 ///     running --asked--> stopping --killed--> killed

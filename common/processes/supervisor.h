@@ -11,7 +11,7 @@ namespace ddp {
 enum class StopReason {
   kNone, // they end by themselves
   kFailure, // a rank failed
-  kSignal, // their starter was asked to end them
+  kSignal, // their launcher was asked to end them
   kNotExecuted, // the program could not be executed
   kInfrastructure, // what ddprun needs besides: the store, the agent
   kHang, // no progress
@@ -37,7 +37,7 @@ class Supervisor {
   /// A rank has ended. `is_consequence`: it says that another one's failure
   /// was the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
-  /// The starter was sent a signal that ends the job: the first is passed on,
+  /// The launcher was sent a signal that ends the job: the first is passed on,
   /// the second kills. Noted also where no rank lives any more.
   Signals asked_to_end(int signal, Time now);
   /// Another node's ranks are being stopped, and so are these.
@@ -62,7 +62,7 @@ class Supervisor {
   StopReason reason() const {
     return reason_;
   }
-  /// The first signal by which the starter was asked to end the job; 0 for
+  /// The first signal by which the launcher was asked to end the job; 0 for
   /// none.
   int signal() const {
     return signal_;

@@ -5,17 +5,17 @@
 #include <map>
 
 #include <common/heartbeat_page.h>
-#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/scheduler_environment.h>
 
 namespace ddp {
 namespace {
 
 using Map = std::map<std::string, std::string>;
 
-// Dropped unless set: they describe an outer job.
+// Dropped unless set: they describe a scheduler's job.
 const char* const kStale[] = {
     kHeartbeatVariable,
-    kStarterVariable,
+    kRemoteLauncherVariable,
     "DDP_TOKEN", // the nodes' secret, which is none of the ranks'
     "DDP_TTY",
     "TORCHELASTIC_ERROR_FILE"};
@@ -109,7 +109,7 @@ std::vector<std::string> worker_environment(
     const std::string name = entry.substr(0, entry.find('='));
     const bool stale = std::find(std::begin(kStale), std::end(kStale), name) !=
             std::end(kStale) ||
-        describes_outer_task(name);
+        describes_scheduler_task(name);
     if (!stale && ours.count(name) == 0) {
       result.push_back(entry);
     }

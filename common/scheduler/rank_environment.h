@@ -8,7 +8,7 @@
 namespace ddp {
 
 /// Set to 1 for a ddprun that another one starts on its host.
-constexpr const char* kStarterVariable = "DDP_STARTER";
+constexpr const char* kRemoteLauncherVariable = "DDP_REMOTE_LAUNCHER";
 
 /// What all ranks of a job share.
 struct JobEnvironment {
@@ -56,8 +56,8 @@ Variables rank_variables(
     const RankEnvironment& rank);
 
 /// The environment of a rank, as "NAME=value": ddprun's own, `inherited`
-/// (null-terminated), with `set`. What an outer launcher said about its own job
-/// is replaced or dropped (`describes_outer_task`), and so is DDP_TOKEN.
+/// (null-terminated), with `set`. What a scheduler said about its own job
+/// is replaced or dropped (`describes_scheduler_task`), and so is DDP_TOKEN.
 std::vector<std::string> worker_environment(
     const Variables& set,
     const char* const* inherited);

@@ -20,7 +20,7 @@ namespace {
 using Cpus = std::vector<Cpu>;
 
 /// A rank, or a GPU that no rank uses, which takes its share all the same.
-struct Seat {
+struct RankAffinity {
   int node = 0;
   int position = 0; // among those of its node
   int count = 1; // of those of its node
@@ -78,19 +78,19 @@ std::vector<int> nodes_of(const Cpus& cpus) {
   return {nodes.begin(), nodes.end()};
 }
 
-std::vector<Seat> seats_on(const std::vector<int>& nodes) {
+std::vector<RankAffinity> affinities_on(const std::vector<int>& nodes) {
   std::map<int, int> taken;
-  std::vector<Seat> seats;
+  std::vector<RankAffinity> affinities;
   for (const int node : nodes) {
-    seats.push_back({node, taken[node]++, 0});
+    affinities.push_back({node, taken[node]++, 0});
   }
-  for (Seat& seat : seats) {
-    seat.count = taken[seat.node];
+  for (RankAffinity& affinity : affinities) {
+    affinity.count = taken[affinity.node];
   }
-  return seats;
+  return affinities;
 }
 
-std::vector<Seat> find_seats(
+std::vector<RankAffinity> find_affinities(
     const Machine& machine,
     size_t ranks,
     const std::optional<std::string>& devices) {
@@ -112,7 +112,7 @@ std::vector<Seat> find_seats(
       nodes.push_back(all[rank * all.size() / ranks]);
     }
   }
-  return seats_on(nodes);
+  return affinities_on(nodes);
 }
 
 template <typename Fits>
@@ -189,27 +189,30 @@ Cpus share_of_all(const Cpus& cpus, size_t rank, size_t ranks) {
   return even_share(units, rank, ranks);
 }
 
-Cpus exclusive_share(const Cpus& cpus, const Seat& seat) {
-  const auto cores = by_core(on_node(cpus, seat.node));
-  const auto count = static_cast<size_t>(seat.count);
+Cpus exclusive_share(const Cpus& cpus, const RankAffinity& affinity) {
+  const auto cores = by_core(on_node(cpus, affinity.node));
+  const auto count = static_cast<size_t>(affinity.count);
   if (cores.size() < count) {
     refuse(
         "'exclusive' has " + std::to_string(cores.size()) +
-        " core(s) of NUMA node " + std::to_string(seat.node) + " for " +
+        " core(s) of NUMA node " + std::to_string(affinity.node) + " for " +
         std::to_string(count) + " ranks; use 'share' or 'node'");
   }
-  return even_share(cores, static_cast<size_t>(seat.position), count);
+  return even_share(cores, static_cast<size_t>(affinity.position), count);
 }
 
-Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
-  auto complexes = grouped_by(on_node(cpus, seat.node), [&](const Cpu& cpu) {
-    return last_level_cache(cpu.id, root);
-  });
+Cpus core_complex(
+    const Cpus& cpus,
+    const RankAffinity& affinity,
+    const std::string& root) {
+  auto complexes = grouped_by(
+      on_node(cpus, affinity.node),
+      [&](const Cpu& cpu) { return last_level_cache(cpu.id, root); });
   std::stable_sort(
       complexes.begin(), complexes.end(), [](const Cpus& a, const Cpus& b) {
         return a.size() > b.size();
       });
-  return complexes[static_cast<size_t>(seat.position) % complexes.size()];
+  return complexes[static_cast<size_t>(affinity.position) % complexes.size()];
 }
 
 RankPlace place_on(const Cpus& cpus) {
@@ -242,20 +245,20 @@ std::vector<RankPlace> rank_places(
   std::vector<RankPlace> places(count);
   const Machine machine = read_machine(allowed, root);
   const Cpus& cpus = machine.cpus;
-  const auto seats = binding == Binding::kShare
-      ? std::vector<Seat>(count)
-      : find_seats(machine, count, devices);
+  const auto affinities = binding == Binding::kShare
+      ? std::vector<RankAffinity>(count)
+      : find_affinities(machine, count, devices);
   const auto cpus_of = [&](size_t rank) {
-    const Seat& seat = seats[rank];
+    const RankAffinity& affinity = affinities[rank];
     switch (binding) {
       case Binding::kNode:
-        return on_node(cpus, seat.node);
+        return on_node(cpus, affinity.node);
       case Binding::kSocket:
-        return on_socket_of(cpus, seat.node);
+        return on_socket_of(cpus, affinity.node);
       case Binding::kExclusive:
-        return exclusive_share(cpus, seat);
+        return exclusive_share(cpus, affinity);
       case Binding::kCoreComplex:
-        return core_complex(cpus, seat, root);
+        return core_complex(cpus, affinity, root);
       default:
         return share_of_all(cpus, rank, count);
     }

@@ -44,15 +44,15 @@ int Agent::run() {
   watch(output_.done_fd());
   watch(rendezvous_.fd());
   for (;;) {
-    const Rendezvous::Order order = await_order();
-    if (order.kind == Rendezvous::Order::Kind::kExit) {
+    const Rendezvous::Command command = await_command();
+    if (command.kind == Rendezvous::Command::Kind::kExit) {
       end_paused_ranks();
-      return conclude(order);
+      return conclude(command);
     }
     if (job_.start_error) {
       decline();
     } else {
-      run_planned(order.index);
+      run_planned(command.index);
     }
   }
 }
@@ -107,10 +107,10 @@ void Agent::await_output() {
   }
 }
 
-// Whether the nodes' common starter shows what the first one says, too.
+// Whether the nodes' common remote launcher shows what the first one says, too.
 bool Agent::is_mute() const {
   const Membership& log = rendezvous_.membership();
-  return job_.options.has_starter && job_.environment.node_rank > 0 &&
+  return job_.options.has_remote_launcher && job_.environment.node_rank > 0 &&
       !log.plan.nodes.empty() && log.has(log.plan.nodes.front().id);
 }
 
@@ -124,7 +124,7 @@ int Agent::tell_end(JobReport report) {
     say(error);
     report.file.clear();
   }
-  // Of one starter's nodes, the one that failed and the first one tell.
+  // Of one remote launcher's nodes, the one that failed and the first one tell.
   const bool is_said = job_.start_error ||
       (report.reason == StopReason::kOtherNode && is_mute() &&
        rendezvous_.membership().phase == Membership::Phase::kEnded);
@@ -146,7 +146,8 @@ void Agent::abandon(int exit_code) {
 void agent_main(Job& job, FileDescriptor lifeline) {
   int exit_code = kExitInternal;
   try {
-    setsid(); // out of reach of the terminal's signals: the front passes them
+    setsid(); // out of reach of the terminal's signals: the launcher process
+              // passes them
     prctl(PR_SET_NAME, "ddp-agent"); // `pkill -9 ddprun` should leave it
     become_subreaper();
     Agent agent(job, std::move(lifeline));
@@ -157,7 +158,7 @@ void agent_main(Job& job, FileDescriptor lifeline) {
     const auto* known = dynamic_cast<const LaunchError*>(&error);
     exit_code = known != nullptr ? known->exit_code() : kExitInternal;
   }
-  _exit(exit_code); // exit() belongs to the front
+  _exit(exit_code); // exit() belongs to the launcher process
 }
 
 } // namespace ddp

@@ -15,7 +15,7 @@
 #include <launcher/agent/attempt.h>
 #include <launcher/agent/progress_watch.h>
 #include <launcher/job.h>
-#include <launcher/output/output_pump.h>
+#include <launcher/output/output_multiplexer.h>
 #include <launcher/rendezvous/rendezvous.h>
 #include <launcher/report/report.h>
 
@@ -23,8 +23,8 @@ namespace ddp {
 
 /// The process that owns the ranks: starts them, again where a failure leaves
 /// restarts, carries their output, does what the Supervisor decides, and leaves
-/// no descendant behind. It ends with the front: `lifeline` reads end-of-file
-/// when that dies.
+/// no descendant behind. It ends with the launcher process: `lifeline` reads
+/// end-of-file when that dies.
 class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
@@ -32,9 +32,9 @@ class Agent {
   /// Runs the job to its end. Returns the exit code: 0 where every rank exited
   /// with 0, else that of the rank that failed first, 128 + s after signal s,
   /// or one of launch_error.h. Throws LaunchError, std::system_error where the
-  /// ranks cannot be started. Exits instead of returning where the front dies,
-  /// or where a reader that does not read, and is no terminal, holds up the
-  /// last output of a job that was stopped.
+  /// ranks cannot be started. Exits instead of returning if the launcher
+  /// process dies, or where a reader that does not read, and is no terminal,
+  /// holds up the last output of a job that was stopped.
   int run();
 
  private:
@@ -53,12 +53,12 @@ class Agent {
   void await_output();
 
   // What the nodes' log says, of which a job of one node has one of its own:
-  Rendezvous::Order await_order();
-  void take_orders();
+  Rendezvous::Command await_command();
+  void take_commands();
   void run_planned(int index);
   void set_place(int index);
   void decline();
-  std::string reason_to_stop(const Rendezvous::Order& order) const;
+  std::string reason_to_stop(const Rendezvous::Command& command) const;
   void tell_others();
   void keep_reason();
   void say_reason();
@@ -66,7 +66,7 @@ class Agent {
   void leave_job(int signal);
   bool awaits_others();
   void say_who_is_missing(Time now);
-  int conclude(const Rendezvous::Order& exit);
+  int conclude(const Rendezvous::Command& exit);
   int tell_end(JobReport report);
   std::string name_of_node(const std::string& id) const;
   std::string own_name(); // of this node
@@ -116,7 +116,7 @@ class Agent {
   FileDescriptor lifeline_;
   FileDescriptor signals_;
   FileDescriptor events_;
-  OutputPump output_;
+  OutputMultiplexer output_;
   Rendezvous rendezvous_;
   const Time started_ = Clock::now();
 
@@ -130,7 +130,7 @@ class Agent {
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;
 
-  std::optional<Rendezvous::Order> order_; // to start, or to exit
+  std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // signals that end the job
   std::string reason_; // to stop the last ranks; not said yet

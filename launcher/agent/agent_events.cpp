@@ -88,7 +88,7 @@ void Agent::tick() {
     say_who_is_missing(now);
   }
   rendezvous_.tick(now);
-  take_orders();
+  take_commands();
   if (!supervisor_) {
     return; // no ranks yet
   }
@@ -126,7 +126,7 @@ void Agent::handle_event(int fd) {
     output_done_ = read(fd, &count, sizeof count) == sizeof count;
   } else if (fd == rendezvous_.fd()) {
     rendezvous_.handle_events(Clock::now());
-    take_orders();
+    take_commands();
   } else if (attempt_ && fd == attempt_->exec_errors.get()) {
     on_exec_error();
   } else if (attempt_) {

@@ -11,7 +11,7 @@
 namespace ddp {
 namespace {
 
-using Order = Rendezvous::Order;
+using Command = Rendezvous::Command;
 
 // After which people want to know which nodes are missing, and again.
 constexpr std::chrono::seconds kMissingTime(5);
@@ -43,43 +43,44 @@ bool blame_own_rank(JobReport* report) {
 // Nor can a job start that needs this node; one that goes on waits for another.
 void Agent::decline() {
   const Time now = Clock::now();
-  Member& member = rendezvous_.member();
+  NodeStateMachine& machine = rendezvous_.machine();
   const int code = job_.start_error->exit_code();
   const std::string text = own_name() + ": " + job_.start_error->what();
-  if (member.membership().plan.epoch == 1) {
-    member.end_job(code, text, now);
+  if (machine.membership().plan.epoch == 1) {
+    machine.end_job(code, text, now);
   } else {
-    member.leave(code, text, now);
+    machine.leave(code, text, now);
   }
-  member.ranks_ended(false, now);
-  take_orders();
+  machine.ranks_ended(false, now);
+  take_commands();
 }
 
-Order Agent::await_order() {
+Command Agent::await_command() {
   next_waiting_ = Clock::now() + kMissingTime;
-  take_orders();
-  while (!order_) {
+  take_commands();
+  while (!command_) {
     wait_for_events();
   }
   next_waiting_.reset();
-  Order order = *order_;
-  order_.reset();
-  return order;
+  Command command = *command_;
+  command_.reset();
+  return command;
 }
 
-void Agent::take_orders() {
+void Agent::take_commands() {
   bool is_withdrawn = false;
-  for (Order& order : rendezvous_.take_orders(Clock::now())) {
-    const bool is_due = order_ && order_->kind == Order::Kind::kStart;
+  for (Command& command : rendezvous_.take_commands(Clock::now())) {
+    const bool is_due = command_ && command_->kind == Command::Kind::kStart;
     const bool runs = supervisor_ && supervisor_->running();
-    if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
-      order_ = std::move(order);
+    if (command.kind == Command::Kind::kStart ||
+        command.kind == Command::Kind::kExit) {
+      command_ = std::move(command);
     } else if (is_due) { // what started meanwhile has failed elsewhere
-      reason_ = reason_to_stop(order);
-      order_.reset();
+      reason_ = reason_to_stop(command);
+      command_.reset();
       is_withdrawn = true;
-    } else if (runs && order.kind == Order::Kind::kStop) {
-      detail_ = supervisor_->stopping() ? detail_ : reason_to_stop(order);
+    } else if (runs && command.kind == Command::Kind::kStop) {
+      detail_ = supervisor_->stopping() ? detail_ : reason_to_stop(command);
       if (!begin_pause(Clock::now())) {
         send(supervisor_->stop_with_others(Clock::now()));
       }
@@ -92,16 +93,16 @@ void Agent::take_orders() {
   }
   if (is_withdrawn) {
     rendezvous_.take_listener(); // nobody will
-    rendezvous_.member().ranks_ended(false, Clock::now());
-    take_orders();
+    rendezvous_.machine().ranks_ended(false, Clock::now());
+    take_commands();
   }
 }
 
-std::string Agent::reason_to_stop(const Order& order) const {
+std::string Agent::reason_to_stop(const Command& command) const {
   const Membership& log = rendezvous_.membership();
   return log.cause == Membership::Cause::kFailure
       ? name_of_node(log.failure->node) + ": " + log.failure->text
-      : order.text;
+      : command.text;
 }
 
 void Agent::set_place(int index) {
@@ -164,8 +165,8 @@ void Agent::run_planned(int index) {
     tell_others();
   }
   const bool succeeded = !paused_ && supervisor_->reason() == StopReason::kNone;
-  rendezvous_.member().ranks_ended(succeeded, Clock::now());
-  take_orders();
+  rendezvous_.machine().ranks_ended(succeeded, Clock::now());
+  take_commands();
   keep_reason();
 }
 
@@ -192,11 +193,11 @@ void Agent::tell_others() {
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // nor could it be later
-    rendezvous_.member().end_job(code, own_name() + ": " + text, Clock::now());
+    rendezvous_.machine().end_job(code, own_name() + ": " + text, Clock::now());
   } else {
-    rendezvous_.member().rank_failed(code, follows, text, Clock::now());
+    rendezvous_.machine().rank_failed(code, follows, text, Clock::now());
   }
-  take_orders();
+  take_commands();
 }
 
 // Why the ranks were stopped is said once they are started again, or have to
@@ -225,7 +226,7 @@ void Agent::say_reason() {
 bool Agent::awaits_others() {
   const auto awaited = rendezvous_.membership().awaited();
   return std::any_of(awaited.begin(), awaited.end(), [&](const auto& each) {
-    return each.id != rendezvous_.member().self().id;
+    return each.id != rendezvous_.machine().self().id;
   });
 }
 
@@ -237,29 +238,29 @@ std::string Agent::name_of_node(const std::string& id) const {
 }
 
 std::string Agent::own_name() {
-  return "node " + rendezvous_.member().self().host;
+  return "node " + rendezvous_.machine().self().host;
 }
 
 void Agent::leave_job(int signal) {
-  Member& member = rendezvous_.member();
+  NodeStateMachine& machine = rendezvous_.machine();
   const std::string text =
       own_name() + " was stopped by " + describe_signal(signal);
   const int code = kExitSignalBase + signal;
   if (signal == SIGTERM && job_.options.nodes.several()) {
-    member.leave(code, text, Clock::now()); // the job may go on without it
+    machine.leave(code, text, Clock::now()); // the job may go on without it
   } else {
-    member.end_job(code, text, Clock::now());
+    machine.end_job(code, text, Clock::now());
   }
-  take_orders();
+  take_commands();
 }
 
 void Agent::say_who_is_missing(Time now) {
   next_waiting_ = now + kStillMissingTime;
   say_reason();
-  say(rendezvous_.member().awaited());
+  say(rendezvous_.machine().awaited());
 }
 
-int Agent::conclude(const Order& exit) {
+int Agent::conclude(const Command& exit) {
   const Membership& log = rendezvous_.membership();
   const auto& failure = log.failure;
   JobReport report = make_report();
@@ -275,7 +276,7 @@ int Agent::conclude(const Order& exit) {
     return tell_end(std::move(report));
   }
   const bool own_failure =
-      failure && failure->node == rendezvous_.member().self().id;
+      failure && failure->node == rendezvous_.machine().self().id;
   if (own_failure && report.reason == StopReason::kOtherNode) {
     blame_own_rank(&report);
   } else if (exit.code == 0) {

@@ -43,8 +43,9 @@ void Agent::send(const Supervisor::Signals& signals) {
   }
 }
 
-// The terminal stopped the front. A rank leads a session of its own, in which
-// nobody could continue it, so that the kernel ignores SIGTSTP's default.
+// The terminal stopped the launcher process. A rank leads a session of its own,
+// in which nobody could continue it, so that the kernel ignores SIGTSTP's
+// default.
 void Agent::suspend() {
   suspended_ = Clock::now();
   send({SIGTSTP});

@@ -54,7 +54,7 @@ Attempt::Attempt(
     int its_number,
     Listener listener,
     const rlimit& ranks_limit,
-    OutputPump& output)
+    OutputMultiplexer& output)
     : number(its_number),
       job_(job),
       ranks_limit_(ranks_limit),

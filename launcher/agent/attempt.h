@@ -11,7 +11,7 @@
 #include <common/file_descriptor.h>
 #include <launcher/agent/heartbeat_reader.h>
 #include <launcher/job.h>
-#include <launcher/output/output_pump.h>
+#include <launcher/output/output_multiplexer.h>
 
 namespace ddp {
 
@@ -37,7 +37,7 @@ class Attempt {
       int number,
       Listener listener,
       const rlimit& ranks_limit,
-      OutputPump& output);
+      OutputMultiplexer& output);
 
   /// Whether all ranks can be asked to leave their group and live on.
   bool can_pause() const;
@@ -64,7 +64,7 @@ class Attempt {
 
   const Job& job_;
   rlimit ranks_limit_;
-  OutputPump& output_;
+  OutputMultiplexer& output_;
   uint32_t pauses_ = 0; // asked for
 };
 

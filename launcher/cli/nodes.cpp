@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/scheduler_environment.h>
 #include <common/scheduler/slurm_tasks.h>
 #include <common/text.h>
 #include <launcher/cli/options/option_values.h>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kMostNodes = 16384;
 
-/// What an outer launcher that starts one ddprun on each node says of them.
-struct OuterNodes {
+/// What a scheduler that starts one ddprun on each node says of them.
+struct SchedulerNodes {
   std::string launcher; // for messages
   /// 0 where nothing tells, as in an indexed job of Kubernetes.
   int nodes = 0;
@@ -34,7 +34,7 @@ int64_t number_of(const EnvironmentLookup& lookup, const char* name) {
   return std::atoll(lookup(name).value_or("").c_str());
 }
 
-void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
+void meet_by_slurm(const EnvironmentLookup& lookup, SchedulerNodes* nodes) {
   const std::string job = lookup("SLURM_JOB_ID").value_or("");
   const std::string step = lookup("SLURM_STEP_ID").value_or("");
   const auto hosts = lookup("SLURM_STEP_NODELIST");
@@ -46,7 +46,7 @@ void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
   nodes->run_id = job + "." + step;
 }
 
-void meet_by_variables(const EnvironmentLookup& lookup, OuterNodes* nodes) {
+void meet_by_variables(const EnvironmentLookup& lookup, SchedulerNodes* nodes) {
   nodes->host = lookup("MASTER_ADDR").value_or("");
   const auto port = static_cast<int>(number_of(lookup, "MASTER_PORT"));
   nodes->port = port > 0 && port < 65536 ? port : kMasterPort;
@@ -54,19 +54,20 @@ void meet_by_variables(const EnvironmentLookup& lookup, OuterNodes* nodes) {
 }
 
 // None where ddprun was not started so.
-std::optional<OuterNodes> find_outer_nodes(const EnvironmentLookup& lookup) {
-  const auto launcher = find_outer_launcher(lookup);
+std::optional<SchedulerNodes> find_scheduler_nodes(
+    const EnvironmentLookup& lookup) {
+  const auto launcher = detect_scheduler(lookup);
   const bool starts_nodes = launcher &&
-      launcher->kind != OuterLauncher::Kind::kSlurmScript &&
+      launcher->kind != SchedulerEnvironment::Kind::kSlurmScript &&
       launcher->tasks != 1 && is_once_per_node(*launcher);
   if (!starts_nodes) {
     return std::nullopt;
   }
-  OuterNodes nodes;
+  SchedulerNodes nodes;
   nodes.launcher = launcher->name;
   nodes.nodes = launcher->tasks;
   nodes.rank = launcher->rank;
-  if (launcher->kind == OuterLauncher::Kind::kSlurm) {
+  if (launcher->kind == SchedulerEnvironment::Kind::kSlurm) {
     meet_by_slurm(lookup, &nodes);
   } else {
     meet_by_variables(lookup, &nodes);
@@ -86,7 +87,7 @@ bool flag_of(const OptionValue& value) {
   std::string text = value.text;
   text[0] = text[0] == 'T' ? 't' : text[0] == 'F' ? 'f' : text[0]; // Python's
   if (text != "1" && text != "true" && text != "0" && text != "false") {
-    refuse_value(value, "1, 0, true or false");
+    reject_value(value, "1, 0, true or false");
   }
   return text == "1" || text == "true";
 }
@@ -114,7 +115,7 @@ void read_conf(
   for (const std::string& pair : texts_of(value)) {
     const size_t sign = pair.find('=');
     if (sign == 0 || sign == std::string::npos || sign + 1 == pair.size()) {
-      refuse_value(value, "NAME=VALUE,NAME=VALUE,...");
+      reject_value(value, "NAME=VALUE,NAME=VALUE,...");
     }
     const std::string name = pair.substr(0, sign);
     const OptionValue each{value.source + " " + name, pair.substr(sign + 1)};
@@ -128,7 +129,7 @@ void read_conf(
       set_time("last-call", each, &nodes->last_call);
     } else if (name == "store_type") {
       if (each.text != "tcp") {
-        refuse_value(each, "tcp");
+        reject_value(each, "tcp");
       }
     } else if (kWithoutEffect.count(name) == 0) {
       notes->push_back(each.source + " has no effect: it is not known");
@@ -136,7 +137,7 @@ void read_conf(
   }
   if (access.cert.empty() != access.key.empty() ||
       access.user.empty() != access.password_file.empty()) {
-    refuse_value(
+    reject_value(
         value, "cert=... with key=..., user=... with password_file=...");
   }
 }
@@ -144,7 +145,7 @@ void read_conf(
 /// What there is to settle it from.
 struct Sources {
   const GivenOptions& given;
-  std::optional<OuterNodes> outer;
+  std::optional<SchedulerNodes> scheduler;
 
   // None also where its text is empty.
   const OptionValue* find(const char* name) const {
@@ -164,51 +165,51 @@ void read_range(const OptionValue& value, NodeOptions* nodes) {
       ? nodes->least
       : bound(value.text.substr(colon + 1));
   if (nodes->least > nodes->most) {
-    refuse_value(value, "MIN:MAX with MIN not above MAX");
+    reject_value(value, "MIN:MAX with MIN not above MAX");
   }
 }
 
 void count_nodes(const Sources& sources, LaunchOptions* options) {
   if (const OptionValue* given = find(sources.given, "nnodes")) {
     read_range(*given, &options->nodes);
-  } else if (sources.outer && sources.outer->nodes > 0) {
-    options->nodes.least = sources.outer->nodes;
-    options->nodes.most = sources.outer->nodes;
-  } else if (sources.outer) {
+  } else if (sources.scheduler && sources.scheduler->nodes > 0) {
+    options->nodes.least = sources.scheduler->nodes;
+    options->nodes.most = sources.scheduler->nodes;
+  } else if (sources.scheduler) {
     options->notes.push_back(
-        sources.outer->launcher +
+        sources.scheduler->launcher +
         " does not say how many pods there are: each is a job of its own "
         "without --nnodes");
   }
 }
 
-void settle_rank(const Sources& sources, NodeOptions* nodes) {
+void resolve_rank(const Sources& sources, NodeOptions* nodes) {
   const bool is_fixed = nodes->least == nodes->most;
   const int most = is_fixed ? nodes->most : kMostNodes;
   if (const OptionValue* rank = sources.find("node-rank")) {
     nodes->rank = int_of(*rank, 0, most - 1);
-  } else if (sources.outer) {
-    nodes->rank = sources.outer->rank;
+  } else if (sources.scheduler) {
+    nodes->rank = sources.scheduler->rank;
     if (nodes->rank >= most) {
       usage_error(
           "this is node " + std::to_string(nodes->rank) + " of " +
-          sources.outer->launcher + "'s, but the job is to have " +
+          sources.scheduler->launcher + "'s, but the job is to have " +
           std::to_string(nodes->most) + " nodes only: see --nnodes");
     }
   }
 }
 
-// An outer launcher's ranks say who serves, and the job may be elastic still.
+// A scheduler's ranks say who serves, and the job may be elastic still.
 std::string backend_of(const Sources& sources) {
   const OptionValue* backend = sources.find("rdzv-backend");
   if (backend == nullptr) {
     return sources.find("rdzv-endpoint") ? "c10d"
         : sources.find("master-addr")    ? "static"
-                                         : "by the outer launcher";
+                                         : "by the scheduler";
   }
   if (backend->text != "c10d" && backend->text != "static" &&
       backend->text != "etcd") {
-    refuse_value(*backend, "c10d, etcd or static");
+    reject_value(*backend, "c10d, etcd or static");
   }
   return backend->text;
 }
@@ -219,11 +220,11 @@ SocketAddress endpoint_by(
     const std::string& backend) {
   if (const OptionValue* given = sources.find("rdzv-endpoint")) {
     if (given->text.find(',') != std::string::npos) {
-      refuse_value(*given, "one HOST[:PORT], or --rdzv-backend etcd");
+      reject_value(*given, "one HOST[:PORT], or --rdzv-backend etcd");
     }
     const SocketAddress endpoint = endpoint_of(*given, kRendezvousPort);
     if (endpoint.port == 0) {
-      refuse_value(*given, "a port that all nodes know, not 0");
+      reject_value(*given, "a port that all nodes know, not 0");
     }
     return endpoint;
   }
@@ -235,14 +236,15 @@ SocketAddress endpoint_by(
     const int port = options.master_port;
     return {options.master_addr, port > 0 ? port : kMasterPort};
   }
-  if (!sources.outer || sources.outer->host.empty()) {
+  if (!sources.scheduler || sources.scheduler->host.empty()) {
     usage_error(
         "where nodes meet is not known: --rdzv-endpoint HOST:PORT" +
-        (sources.outer ? ", or MASTER_ADDR=HOST in the environment (" +
-                 sources.outer->launcher + " does not name the first node's)"
-                       : ""));
+        (sources.scheduler ? ", or MASTER_ADDR=HOST in the environment (" +
+                 sources.scheduler->launcher +
+                 " does not name the first node's)"
+                           : ""));
   }
-  return {sources.outer->host, sources.outer->port};
+  return {sources.scheduler->host, sources.scheduler->port};
 }
 
 std::vector<SocketAddress> etcd_members(const Sources& sources) {
@@ -259,7 +261,7 @@ std::vector<SocketAddress> etcd_members(const Sources& sources) {
   return members;
 }
 
-void settle_endpoint(
+void resolve_endpoint(
     const Sources& sources,
     const std::string& backend,
     LaunchOptions* options) {
@@ -295,7 +297,7 @@ void settle_endpoint(
 
 } // namespace
 
-void settle_secret(
+void resolve_secret(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     NodeOptions* nodes) {
@@ -308,7 +310,7 @@ void settle_secret(
   nodes->token = is_file ? token_of(*file) : variable.value_or("");
 }
 
-void settle_nodes(
+void resolve_nodes(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
@@ -317,17 +319,17 @@ void settle_nodes(
   if (const OptionValue* conf = sources.find("rdzv-conf")) {
     read_conf(*conf, given, &options->nodes, &unknown);
   }
-  if (!options->standalone && !options->has_starter) {
-    sources.outer = find_outer_nodes(lookup);
+  if (!options->standalone && !options->has_remote_launcher) {
+    sources.scheduler = find_scheduler_nodes(lookup);
   }
   count_nodes(sources, options);
   if (!options->nodes.several()) {
-    if (options->has_starter) {
-      settle_secret(given, lookup, &options->nodes); // it is sent in any case
+    if (options->has_remote_launcher) {
+      resolve_secret(given, lookup, &options->nodes); // it is sent in any case
     }
     const OptionValue* rank = sources.find("node-rank");
     if (rank && !options->standalone && whole_number(rank->text) != 0) {
-      refuse_value(*rank, "0, as there is one node");
+      reject_value(*rank, "0, as there is one node");
     }
     return;
   }
@@ -341,12 +343,12 @@ void settle_nodes(
   if (backend == "static") { // as torchrun's
     options->nodes.least = options->nodes.most;
   }
-  settle_rank(sources, &options->nodes);
-  settle_endpoint(sources, backend, options);
-  settle_secret(given, lookup, &options->nodes);
+  resolve_rank(sources, &options->nodes);
+  resolve_endpoint(sources, backend, options);
+  resolve_secret(given, lookup, &options->nodes);
   // The same on all nodes, so none that is drawn.
-  if (options->run_id.empty() && sources.outer) {
-    options->run_id = sources.outer->run_id;
+  if (options->run_id.empty() && sources.scheduler) {
+    options->run_id = sources.scheduler->run_id;
   }
   if (options->run_id.empty()) {
     options->run_id = "none"; // as torchrun's

@@ -128,11 +128,11 @@ void combine_options(
   }
   choose_kind(given, options);
   if (options->remote.hosts.empty()) {
-    settle_nodes(given, lookup, options);
+    resolve_nodes(given, lookup, options);
     count_ranks(given, lookup, options);
   } else { // each host's ddprun does that
-    settle_hosts(given, *options);
-    settle_secret(given, lookup, &options->nodes);
+    resolve_hosts(given, *options);
+    resolve_secret(given, lookup, &options->nodes);
   }
   check_output(given, lookup, options);
 }
@@ -170,7 +170,7 @@ LaunchOptions parse_options(
     apply(*option, value, &given, &options);
   }
   read_environment(lookup, &given, &options);
-  options.has_starter = lookup(kStarterVariable) == "1";
+  options.has_remote_launcher = lookup(kRemoteLauncherVariable) == "1";
   combine_options(given, lookup, &options);
   options.command = std::move(arguments.command);
   const bool has_program =

@@ -44,9 +44,9 @@ struct LaunchOptions {
   NodeOptions nodes;
   /// Where it is to start the ddprun of each node itself.
   RemoteOptions remote;
-  /// Whether another ddprun started this one so; see starter_link.h.
-  bool has_starter = false;
-  /// A job of this machine alone, whatever an outer launcher says.
+  /// Whether another ddprun started this one so; see launcher_link.h.
+  bool has_remote_launcher = false;
+  /// A job of this machine alone, whatever a scheduler says.
   bool standalone = false;
   /// Where the ranks of a job of one node meet.
   std::string master_addr = "127.0.0.1";

@@ -100,7 +100,7 @@ Words by_remote_shell(
   result.push_back(host);
   result.push_back(
       "cd " + shell_word(std::filesystem::current_path()) + " && exec env " +
-      kStarterVariable + "=1 " + as_line(words));
+      kRemoteLauncherVariable + "=1 " + as_line(words));
   return result;
 }
 

@@ -12,7 +12,7 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/program.h>
 #include <launcher/processes.h>
-#include <launcher/remote/starter_link.h>
+#include <launcher/remote/launcher_link.h>
 #include <launcher/rendezvous/authentication.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
@@ -27,7 +27,8 @@ pid_t start(const HostCommand& command, int input, int out, int err) {
   WorkerPlan plan;
   plan.program = find_program(command.words[0]);
   plan.arguments = command.words;
-  plan.environment = worker_environment({{kStarterVariable, "1"}}, environ);
+  plan.environment =
+      worker_environment({{kRemoteLauncherVariable, "1"}}, environ);
   plan.in_fd = input;
   plan.out_fd = out;
   plan.err_fd = err;

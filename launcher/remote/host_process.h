@@ -12,9 +12,9 @@
 
 namespace ddp {
 
-/// The ddprun of one host, as its starter sees it: on another host the process
-/// here is a remote shell. Its output goes on in whole lines, so that those of
-/// different hosts do not mix.
+/// The ddprun of one host, as its remote launcher sees it: on another host the
+/// process here is a remote shell. Its output goes on in whole lines, so that
+/// those of different hosts do not mix.
 class HostProcess {
  public:
   /// Starts it and hands it the secret. Throws std::system_error, LaunchError.

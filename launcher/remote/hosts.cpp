@@ -17,7 +17,7 @@ namespace {
 int ranks_of_host(const OptionValue& value, size_t start) {
   const auto ranks = whole_number(value.text.substr(start));
   if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks) {
-    refuse_value(value, "1 to " + std::to_string(kMaxLocalRanks) + " ranks");
+    reject_value(value, "1 to " + std::to_string(kMaxLocalRanks) + " ranks");
   }
   return static_cast<int>(*ranks);
 }
@@ -33,7 +33,7 @@ bool is_host_name(const std::string& name) {
 RemoteHost host_of(const OptionValue& value, const std::string& text) {
   const auto parts = split_host(text);
   if (!parts || !is_host_name(parts->host)) {
-    refuse_value(value, "HOST[:RANKS] for each host");
+    reject_value(value, "HOST[:RANKS] for each host");
   }
   check_host(value, parts->host);
   const std::string& ranks = parts->number;
@@ -61,7 +61,7 @@ void read_line(
     if (word.compare(0, slots.size(), slots) == 0) {
       hosts->back().ranks = ranks_of_host({place.source, word}, slots.size());
     } else if (word.find("max") != 0) { // Open MPI's upper bound
-      refuse_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
+      reject_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
     }
   }
 }
@@ -74,7 +74,7 @@ std::vector<RemoteHost> hosts_in_list(const OptionValue& value) {
     hosts.push_back(host_of(value, each));
   }
   if (hosts.empty()) {
-    refuse_value(value, "HOST[:RANKS],...");
+    reject_value(value, "HOST[:RANKS],...");
   }
   return hosts;
 }
@@ -99,7 +99,7 @@ std::vector<RemoteHost> hosts_in_file(const OptionValue& value) {
   return hosts;
 }
 
-void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
+void resolve_hosts(const GivenOptions& given, const LaunchOptions& options) {
   const OptionValue* file = find(given, "hostfile");
   const std::string source = (file ? *file : given.at("hosts")).source;
   for (const char* other :

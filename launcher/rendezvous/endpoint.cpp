@@ -93,7 +93,7 @@ std::string joined(const Addresses& addresses) {
   return text.empty() ? "does not resolve" : text;
 }
 
-[[noreturn]] void refuse_to_serve(
+[[noreturn]] void reject_to_serve(
     const NodeOptions& nodes,
     const Addresses& addresses,
     const char* why) {
@@ -129,11 +129,11 @@ std::string address_to_serve_at(
   const bool is_this_machine =
       !own.empty() || addresses.empty() || nodes.host == host_name();
   if (!is_this_machine) {
-    refuse_to_serve(nodes, addresses, "that is none of its addresses");
+    reject_to_serve(nodes, addresses, "that is none of its addresses");
   }
   std::string outward = outward_address();
   if (outward.empty()) {
-    refuse_to_serve(
+    reject_to_serve(
         nodes, addresses, "at which address others reach it is not known");
   }
   return outward;

@@ -16,7 +16,7 @@ namespace ddp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = Member::Action::Kind;
+using Kind = NodeStateMachine::Action::Kind;
 
 // Of what an entry says: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
@@ -52,11 +52,11 @@ Rendezvous::Rendezvous(const Job& job)
       nodes_(job.options.nodes),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(nodes_.token, job_.environment.run_id),
-      member_(nodes_, node_of(job_), Clock::now()) {
+      machine_(nodes_, node_of(job_), Clock::now()) {
   if (nodes_.several()) {
     open_log();
   } else {
-    member_.connected(job.options.master_addr, true, Clock::now());
+    machine_.connected(job.options.master_addr, true, Clock::now());
   }
 }
 
@@ -64,7 +64,7 @@ void Rendezvous::open_log() {
   log_.reset(); // the one that was lost
   log_ = std::make_unique<SharedLog>(
       nodes_.has_service() ? find_helper("ddprun-etcd") : job_.store_program,
-      HelperOptions{member_.self().id, job_.environment.run_id, nodes_});
+      HelperOptions{machine_.self().id, job_.environment.run_id, nodes_});
   read_.clear();
   epoll_event interest{};
   interest.events = EPOLLIN;
@@ -96,17 +96,17 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
       read_entry(event.text, now);
       break;
     case SharedLog::Event::Kind::kBeats:
-      member_.beats(event.beats, now);
-      log_->watch(member_.watched());
+      machine_.beats(event.beats, now);
+      log_->watch(machine_.watched());
       break;
     case SharedLog::Event::Kind::kRefused:
       throw LaunchError(event.code, event.text);
     case SharedLog::Event::Kind::kUnreachable:
-      member_.log_unreachable(event.text);
+      machine_.log_unreachable(event.text);
       break;
     case SharedLog::Event::Kind::kLost:
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, log_->fd(), nullptr);
-      member_.log_lost(event.text, now);
+      machine_.log_lost(event.text, now);
       break;
   }
 }
@@ -115,17 +115,17 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   authenticator_.set_nonce(event.text);
   log_name_ = event.text.substr(0, 16);
   log_->set_last_will(last_will());
-  member_.connected(event.own_address, event.serves, now);
+  machine_.connected(event.own_address, event.serves, now);
 }
 
 // What others shall read where this process dies without a word.
 std::string Rendezvous::last_will() const {
   Entry entry;
   entry.type = Entry::Type::kLost;
-  entry.from = member_.self().id;
+  entry.from = machine_.self().id;
   entry.sequence = std::numeric_limits<int64_t>::max();
-  entry.about = member_.self().id;
-  entry.text = "the ddprun of node " + member_.self().host + " died";
+  entry.about = machine_.self().id;
+  entry.text = "the ddprun of node " + machine_.self().host + " died";
   return authenticator_.seal(entry_text(entry));
 }
 
@@ -135,32 +135,32 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto text = authenticator_.open(sealed);
   const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (!entry) {
-    member_.strangers_wrote();
+    machine_.strangers_wrote();
   }
   if (!entry || entry->sequence <= read_[entry->from]) {
     return;
   }
   read_[entry->from] = entry->sequence;
-  member_.entry(*entry, now);
+  machine_.entry(*entry, now);
 }
 
 void Rendezvous::tick(Time now) {
   const auto is_due = [&] {
-    const auto due = member_.deadline();
+    const auto due = machine_.deadline();
     return due && now >= *due;
   };
   if (is_due()) {
     handle_events(now); // or an agent that stood still would call others silent
   }
   if (is_due()) {
-    member_.tick(now);
+    machine_.tick(now);
     carry_out(now);
   }
 }
 
-std::vector<Rendezvous::Order> Rendezvous::take_orders(Time now) {
+std::vector<Rendezvous::Command> Rendezvous::take_commands(Time now) {
   carry_out(now);
-  return std::exchange(orders_, {});
+  return std::exchange(commands_, {});
 }
 
 Listener Rendezvous::take_listener() {
@@ -168,21 +168,21 @@ Listener Rendezvous::take_listener() {
 }
 
 void Rendezvous::carry_out(Time now) {
-  for (auto actions = member_.take_actions();
+  for (auto actions = machine_.take_actions();
        !actions.empty() || !unread_.empty();
-       actions = member_.take_actions()) {
-    for (const Member::Action& action : actions) {
+       actions = machine_.take_actions()) {
+    for (const NodeStateMachine::Action& action : actions) {
       carry_out(action, now);
     }
     if (!unread_.empty()) {
       const Entry entry = std::move(unread_.front());
       unread_.pop_front();
-      member_.entry(entry, now);
+      machine_.entry(entry, now);
     }
   }
 }
 
-void Rendezvous::carry_out(const Member::Action& action, Time now) {
+void Rendezvous::carry_out(const NodeStateMachine::Action& action, Time now) {
   switch (action.kind) {
     case Kind::kPost:
       post(action.entry);
@@ -191,7 +191,7 @@ void Rendezvous::carry_out(const Member::Action& action, Time now) {
       open_store(now);
       break;
     case Kind::kBeginAnew: // by a new id: who was lost does not join again
-      member_ = Member(nodes_, node_of(job_), now);
+      machine_ = NodeStateMachine(nodes_, node_of(job_), now);
       open_log();
       break;
     case Kind::kExit:
@@ -203,7 +203,7 @@ void Rendezvous::carry_out(const Member::Action& action, Time now) {
     case Kind::kStart:
     case Kind::kStop:
     case Kind::kKill:
-      orders_.push_back(action);
+      commands_.push_back(action);
       break;
   }
 }
@@ -212,13 +212,14 @@ void Rendezvous::open_store(Time now) {
   const LaunchOptions& options = job_.options;
   try {
     ranks_store_ = nodes_.several()
-        ? listen_in_range(bound_address(nodes_, member_.self().address), nodes_)
+        ? listen_in_range(
+              bound_address(nodes_, machine_.self().address), nodes_)
         : listen_on(options.master_addr, options.master_port);
-    member_.store_opened(ranks_store_.port, now);
+    machine_.store_opened(ranks_store_.port, now);
   } catch (const LaunchError& error) {
     const std::string place =
-        nodes_.several() ? "node " + member_.self().host + ": " : "";
-    member_.end_job(error.exit_code(), place + error.what(), now);
+        nodes_.several() ? "node " + machine_.self().host + ": " : "";
+    machine_.end_job(error.exit_code(), place + error.what(), now);
   }
 }
 

@@ -9,19 +9,20 @@
 #include <common/file_descriptor.h>
 #include <launcher/job.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/rendezvous/log/member.h>
+#include <launcher/rendezvous/log/node_state_machine.h>
 #include <launcher/rendezvous/log/shared_log.h>
 
 namespace ddp {
 
-/// This node's part in a job: does what its Member decides, but for the ranks,
-/// which are the agent's. The log of a job of one node is in this process.
+/// This node's part in a job: does what its NodeStateMachine decides, but for
+/// the ranks, which are the agent's. The log of a job of one node is in this
+/// process.
 class Rendezvous {
  public:
-  using Time = Member::Time;
+  using Time = NodeStateMachine::Time;
 
   /// What the agent is to do: kStart, kStop, kKill or kExit.
-  using Order = Member::Action;
+  using Command = NodeStateMachine::Action;
 
   /// Starts to find the log of the job, which has to outlive this, or to serve
   /// it; handle_events() throws LaunchError where that cannot be.
@@ -34,11 +35,11 @@ class Rendezvous {
   void handle_events(Time now);
   /// When tick() wants to be called.
   std::optional<Time> deadline() const {
-    return member_.deadline();
+    return machine_.deadline();
   }
   void tick(Time now);
-  /// Does what the member asks for, but what the agent is to do.
-  std::vector<Order> take_orders(Time now);
+  /// Does what the state machine asks for, but what the agent is to do.
+  std::vector<Command> take_commands(Time now);
 
   /// Where the ranks of the plan's first node serve their store.
   Listener take_listener();
@@ -48,11 +49,11 @@ class Rendezvous {
     return log_ ? log_->pid() : -1;
   }
   const Membership& membership() const {
-    return member_.membership();
+    return machine_.membership();
   }
-  /// To be told of the ranks, and asked; take_orders() does what follows.
-  Member& member() {
-    return member_;
+  /// To be told of the ranks, and asked; take_commands() does what follows.
+  NodeStateMachine& machine() {
+    return machine_;
   }
   /// Of the job's log alone.
   const std::string& log_name() const {
@@ -67,7 +68,7 @@ class Rendezvous {
   std::string last_will() const;
   void open_store(Time now);
   void carry_out(Time now);
-  void carry_out(const Member::Action& action, Time now);
+  void carry_out(const NodeStateMachine::Action& action, Time now);
   void post(Entry entry);
 
   const Job& job_;
@@ -77,11 +78,11 @@ class Rendezvous {
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_; // null in a job of one node
   std::deque<Entry> unread_; // in its place
-  Member member_;
+  NodeStateMachine machine_;
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // the last sequence by writer
   int64_t written_ = 0;
-  std::vector<Order> orders_;
+  std::vector<Command> commands_;
 };
 
 } // namespace ddp

@@ -82,7 +82,7 @@ TEST_CASE("each host has its own command", "[unit]") {
   CHECK(words[2].compare(0, 3, "cd ") == 0);
   CHECK_THAT(
       words[2],
-      Has(" && exec env DDP_STARTER=1 ") &&
+      Has(" && exec env DDP_REMOTE_LAUNCHER=1 ") &&
           Has(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
           Has(" --rdzv-id=") &&
           Has(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));

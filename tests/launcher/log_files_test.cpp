@@ -4,7 +4,7 @@
 #include <sys/mount.h>
 
 #include <tests/launcher/launched_job.h>
-#include <tests/launcher/pump_fixture.h>
+#include <tests/launcher/multiplexer_fixture.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 

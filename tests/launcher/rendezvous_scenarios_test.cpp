@@ -24,7 +24,7 @@ TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
   for (int i = 0; i < 3; ++i) {
     CAPTURE(i, job.history());
     REQUIRE(job.exit_code(i) == 3);
-    REQUIRE(job.member(i).membership().failure->node == "id2");
+    REQUIRE(job.machine(i).membership().failure->node == "id2");
   }
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
     job.run_for(seconds(8));
     REQUIRE_RUNNING(job, "012");
     for (int i = 0; i < 3; ++i) {
-      REQUIRE(job.member(i).membership().plan.restarts == restart);
+      REQUIRE(job.machine(i).membership().plan.restarts == restart);
     }
   }
   job.fail_rank(0);
@@ -110,7 +110,7 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
     for (int i = 0; i < 3; ++i) {
       job.finish_ranks(i);
     }
-    while (job.member(0).membership().phase != Membership::Phase::kEnded) {
+    while (job.machine(0).membership().phase != Membership::Phase::kEnded) {
       job.run_for(milliseconds(10));
     }
     job.set_link(0, 2, false);
@@ -131,8 +131,8 @@ TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
   job.add_node();
   job.run_for(seconds(12));
   REQUIRE_RUNNING(job, "012");
-  REQUIRE(job.member(2).membership().plan.restarts == 0);
-  REQUIRE(job.member(2).membership().plan.index_of("id2") == 2);
+  REQUIRE(job.machine(2).membership().plan.restarts == 0);
+  REQUIRE(job.machine(2).membership().plan.index_of("id2") == 2);
 }
 
 TEST_CASE("A node more than the job has places", "[unit]") {
@@ -233,20 +233,20 @@ TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
 }
 
 TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
-  Member::Time now;
+  NodeStateMachine::Time now;
   NodeInfo self;
   self.id = "a";
-  Member member(at_server(settings(2, 2)), self, now);
-  member.connected("10.0.0.1", false, now);
-  Entry join = member.take_actions().at(0).entry;
-  member.entry(join, now);
+  NodeStateMachine machine(at_server(settings(2, 2)), self, now);
+  machine.connected("10.0.0.1", false, now);
+  Entry join = machine.take_actions().at(0).entry;
+  machine.entry(join, now);
   join.from = join.node.id = "b";
-  member.entry(join, now);
+  machine.entry(join, now);
   const auto lost = [&](int64_t beats) {
     now += seconds(1);
-    member.take_actions();
-    member.beats({{"b", beats}}, now);
-    for (const auto& action : member.take_actions()) {
+    machine.take_actions();
+    machine.beats({{"b", beats}}, now);
+    for (const auto& action : machine.take_actions()) {
       if (action.entry.type == Entry::Type::kLost) {
         return action.entry.about;
       }

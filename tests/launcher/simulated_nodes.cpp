@@ -5,9 +5,9 @@
 #include <tuple>
 
 using ddp::Entry;
-using ddp::Member;
+using ddp::NodeStateMachine;
 using std::chrono::milliseconds;
-using Kind = Member::Action::Kind;
+using Kind = NodeStateMachine::Action::Kind;
 
 namespace {
 
@@ -36,7 +36,7 @@ int SimulatedNodes::add_node(bool serves) {
   self.id = node.id;
   self.host = "n" + std::to_string(count());
   self.max_restarts = settings_.max_restarts;
-  node.member = std::make_unique<Member>(settings_, self, now_);
+  node.machine = std::make_unique<NodeStateMachine>(settings_, self, now_);
   node.serves_next = serves;
   if (serves) {
     endpoint_ = count();
@@ -57,8 +57,8 @@ const std::string& SimulatedNodes::exit_text(int node) const {
   return nodes_.at(static_cast<size_t>(node)).text;
 }
 
-const Member& SimulatedNodes::member(int node) const {
-  return *nodes_.at(static_cast<size_t>(node)).member;
+const NodeStateMachine& SimulatedNodes::machine(int node) const {
+  return *nodes_.at(static_cast<size_t>(node)).machine;
 }
 
 int SimulatedNodes::running_epoch(int node) const {
@@ -115,7 +115,7 @@ void SimulatedNodes::crash(int node) {
 
 void SimulatedNodes::leave(int node) {
   note(node, "asked to leave");
-  nodes_[static_cast<size_t>(node)].member->leave(143, "left", now_);
+  nodes_[static_cast<size_t>(node)].machine->leave(143, "left", now_);
 }
 
 void SimulatedNodes::suspend(int node, Duration time) {
@@ -124,7 +124,7 @@ void SimulatedNodes::suspend(int node, Duration time) {
 }
 
 void SimulatedNodes::end_job(int node) {
-  nodes_.at(static_cast<size_t>(node)).member->end_job(130, "ended", now_);
+  nodes_.at(static_cast<size_t>(node)).machine->end_job(130, "ended", now_);
 }
 
 void SimulatedNodes::fail_rank(int index, bool is_consequence) {
@@ -132,7 +132,7 @@ void SimulatedNodes::fail_rank(int index, bool is_consequence) {
   if (node.epoch != 0 && !node.stops_at) {
     note(index, "a rank fails");
     node.stops_at = now_ + random_time(0, 3000);
-    node.member->rank_failed(3, is_consequence, "rank failed", now_);
+    node.machine->rank_failed(3, is_consequence, "rank failed", now_);
   }
 }
 
@@ -141,7 +141,7 @@ void SimulatedNodes::finish_ranks(int index) {
   if (node.epoch != 0 && !node.stops_at) {
     note(index, "ranks finish");
     node.epoch = 0;
-    node.member->ranks_ended(true, now_);
+    node.machine->ranks_ended(true, now_);
   }
 }
 
@@ -164,7 +164,7 @@ void SimulatedNodes::connect(int index) {
       node.read = 0;
       node.has_connected = true;
       node.next_beat = now_;
-      node.member->connected(
+      node.machine->connected(
           "n" + std::to_string(index), logs_[i].host == index, now_);
       return;
     }
@@ -194,7 +194,7 @@ void SimulatedNodes::append(int index, const Entry& entry) {
       "failed",
       "stopped",
       "finished",
-      "regroup",
+      "re_rendezvous",
       "end"};
   std::string what =
       names[static_cast<size_t>(entry.type)] + (" " + entry.about);
@@ -228,13 +228,13 @@ void SimulatedNodes::read(int index) {
     note(index, "loses log " + std::to_string(log));
     node.log = -1;
     node.outbox.clear();
-    node.member->log_lost("connection closed", now_);
+    node.machine->log_lost("connection closed", now_);
     return;
   }
   while (node.code == -1 && node.log == static_cast<int>(log) &&
          node.read < logs_[log].entries.size() && random_() % 4 != 0) {
     const Entry entry = logs_[log].entries[node.read++];
-    node.member->entry(entry, now_);
+    node.machine->entry(entry, now_);
     act(index);
   }
 }
@@ -246,34 +246,34 @@ void SimulatedNodes::beat(int index) {
   }
   Log& log = logs_[static_cast<size_t>(node.log)];
   if (reaches(index, log.host) && log.is_open) {
-    const std::string& id = node.member->self().id;
+    const std::string& id = node.machine->self().id;
     node.next_beat = now_ + kBeat;
     ++log.beats[id];
     if (now_ - log.heard[id] > settings_.node_timeout - 2 * kBeat) {
       log.returned[id] = now_;
     }
     log.heard[id] = now_;
-    node.member->beats(log.beats, now_);
+    node.machine->beats(log.beats, now_);
   }
 }
 
-void SimulatedNodes::settle_ranks(int index) {
+void SimulatedNodes::resolve_ranks(int index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (node.stops_at && now_ >= *node.stops_at) {
     node.stops_at.reset();
     node.epoch = 0;
     note(index, "ranks are gone");
-    node.member->ranks_ended(false, now_);
+    node.machine->ranks_ended(false, now_);
   }
   if (node.opens_at && now_ >= *node.opens_at) {
     node.opens_at.reset();
-    node.member->store_opened(1, now_);
+    node.machine->store_opened(1, now_);
   }
 }
 
 void SimulatedNodes::act(int index) {
   Node& node = nodes_[static_cast<size_t>(index)];
-  for (const Member::Action& action : node.member->take_actions()) {
+  for (const NodeStateMachine::Action& action : node.machine->take_actions()) {
     switch (action.kind) {
       case Kind::kPost: {
         const Time last = node.outbox.empty() ? now_ : node.outbox.back().first;
@@ -288,7 +288,7 @@ void SimulatedNodes::act(int index) {
         if (node.epoch != 0) {
           faults_ += node.id + " starts ranks beside others\n";
         }
-        node.epoch = node.member->membership().plan.epoch;
+        node.epoch = node.machine->membership().plan.epoch;
         node.ran_log = node.log;
         note(index, "runs epoch " + std::to_string(node.epoch));
         break;
@@ -299,9 +299,10 @@ void SimulatedNodes::act(int index) {
         node.stops_at = now_;
         break;
       case Kind::kBeginAnew: {
-        ddp::NodeInfo self = node.member->self();
+        ddp::NodeInfo self = node.machine->self();
         self.id += "n";
-        node.member = std::make_unique<Member>(settings_, self, now_);
+        node.machine =
+            std::make_unique<NodeStateMachine>(settings_, self, now_);
         node.log = -1;
         node.outbox.clear();
         node.has_connected = false;
@@ -328,23 +329,23 @@ void SimulatedNodes::step(int index) {
     return;
   }
   beat(index);
-  settle_ranks(index);
-  const auto deadline = node.member->deadline();
+  resolve_ranks(index);
+  const auto deadline = node.machine->deadline();
   if (deadline && now_ >= *deadline) {
-    node.member->tick(now_);
+    node.machine->tick(now_);
   }
   act(index);
 }
 
 // At most one plan has all of its nodes running. A node that was suspended
-// needs some time to notice.
+// needs some time to status.
 void SimulatedNodes::check() {
   std::set<std::tuple<int, int, std::string>> running;
   for (const Node& each : nodes_) {
     if (each.epoch == 0) {
       continue;
     }
-    const ddp::Plan& plan = each.member->membership().plan;
+    const ddp::Plan& plan = each.machine->membership().plan;
     const bool all =
         each.epoch == plan.epoch &&
         std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/rendezvous/log/member.h>
+#include <launcher/rendezvous/log/node_state_machine.h>
 
 struct SimulatedOptions : ddp::NodeOptions {
   int max_restarts = 0;
@@ -18,7 +18,7 @@ struct SimulatedOptions : ddp::NodeOptions {
 /// time to stop. All that happens follows from a seed.
 class SimulatedNodes {
  public:
-  using Time = ddp::Member::Time;
+  using Time = ddp::NodeStateMachine::Time;
   using Duration = std::chrono::milliseconds;
 
   /// The host of a service that has the log, which is there from the start
@@ -53,7 +53,7 @@ class SimulatedNodes {
   /// ddprun's exit code; -1 while it lives, -2 where it crashed.
   int exit_code(int node) const;
   const std::string& exit_text(int node) const;
-  const ddp::Member& member(int node) const;
+  const ddp::NodeStateMachine& machine(int node) const;
   /// The epoch whose ranks run there; 0 for none.
   int running_epoch(int node) const;
   /// What went against a promise; empty so far. A line each.
@@ -75,7 +75,7 @@ class SimulatedNodes {
     std::map<std::string, Time> returned; // after a long silence
   };
   struct Node {
-    std::unique_ptr<ddp::Member> member;
+    std::unique_ptr<ddp::NodeStateMachine> machine;
     std::string id;
     int code = -1;
     std::string text;
@@ -98,7 +98,7 @@ class SimulatedNodes {
   void write(int node);
   void read(int node);
   void beat(int node);
-  void settle_ranks(int node);
+  void resolve_ranks(int node);
   void act(int node);
   void append(int node, const ddp::Entry& entry);
   void close_logs_of(int node);

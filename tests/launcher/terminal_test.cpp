@@ -2,7 +2,7 @@
 #include <tests/support/catch_plain.h>
 
 #include <tests/launcher/launched_job.h>
-#include <tests/launcher/pump_fixture.h>
+#include <tests/launcher/multiplexer_fixture.h>
 
 namespace ddp::test::terminal_test {
 
@@ -73,7 +73,7 @@ TEST_CASE("a shell stops and continues the job", "[terminal]") {
   shell.wait();
 }
 
-// The pump at a terminal.
+// The multiplexer at a terminal.
 
 namespace fs = std::filesystem;
 
@@ -87,7 +87,7 @@ TEST_CASE("rank 0's progress bar stays below all lines", "[terminal]") {
   test.reader.until(bar);
   say(other, "a bar too\rhello\n");
   test.reader.until("\r\x1b[K[1] hello\n" + bar);
-  test.pump->message("ddprun: news");
+  test.multiplexer->message("ddprun: news");
   test.reader.until("\r\x1b[Kddprun: news\n" + bar);
   say(other, "its own bar\r");
   say(rank, "20%\r");
@@ -103,13 +103,13 @@ TEST_CASE("rank 0's progress bar stays below all lines", "[terminal]") {
 TEST_CASE("a terminal that is held up holds up no rank", "[terminal]") {
   TerminalTest test(200);
   const FileDescriptor rank = test.rank(0);
-  test.pump->message("ddprun: before");
+  test.multiplexer->message("ddprun: before");
   const size_t much = 20'000'000;
   REQUIRE(flood(rank, much) >= much);
-  test.pump->message("ddprun: while nobody reads");
+  test.multiplexer->message("ddprun: while nobody reads");
   say(test.rank(1), "also dropped\n");
-  test.pump->drain();
-  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
+  test.multiplexer->drain();
+  REQUIRE(readable(test.multiplexer->done_fd(), kReadPatience));
   test.reader.until("lines dropped: ");
   test.reader.until("\n");
   CHECK(count_of(test.reader.text(), "ddprun: before\n") == 1);
@@ -131,8 +131,8 @@ TEST_CASE(
   const int ours = test.to_keep.get();
   REQUIRE(tcflow(ours, TCOOFF) == 0);
   say(rank, "held\n");
-  test.pump->drain();
-  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
+  test.multiplexer->drain();
+  REQUIRE(readable(test.multiplexer->done_fd(), kReadPatience));
   CHECK(test.reader.text().empty());
   REQUIRE(tcflow(ours, TCOON) == 0);
   test.reader.until("[0] held\n");
@@ -150,7 +150,7 @@ TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
   char raw[16];
   REQUIRE(readable(pty.master.get(), kReadPatience));
   CHECK(read(pty.master.get(), raw, sizeof raw) == 4);
-  test.pump->add(std::move(pty.master), {0, 0, Stream::kOut, 0});
+  test.multiplexer->add(std::move(pty.master), {0, 0, Stream::kOut, 0});
   say(pty.slave, "one\ntwo\r\nthree");
   pty.slave.reset();
   test.out.until("[0] three\n"); // its end is noticed

@@ -22,7 +22,7 @@ def mac(key, text):
 
 
 TYPES = ("join", "leave", "lost", "plan", "ready", "start", "failed",
-         "stopped", "finished", "regroup", "end")
+         "stopped", "finished", "re_rendezvous", "end")
 
 
 def seal(entry):
@@ -58,7 +58,7 @@ for entry in recorded:  # all that was ever said, once more
 for entry in recorded:  # and as if somebody else had
     append(b"i:" + entry.split(b":", 1)[1].replace(b'"epoch":1', b'"epoch":2'))
 for member in members:
-    for kind in ("end", "failed", "leave", "stopped", "finished", "regroup"):
+    for kind in ("end", "failed", "leave", "stopped", "finished", "re_rendezvous"):
         append(seal({"type": kind, "from": member, "sequence": 1 << 40}))
     append(seal({"type": "lost", "from": min(members), "about": member,
                  "sequence": 1 << 41}))

@@ -52,7 +52,7 @@ def hosts_by_remote_shell(program):
             program, hosts, three, "--env=WORD=two words",
             words=("bash", "-c", "[[ $RANK != 3 ]] || sleep 3;"  # others wait
                    "echo $PWD, $WORD, ${HOLDERS:-none}, "
-                   "${DDP_STARTER:-none}, ${DDP_TOKEN:-none}")) as nodes:
+                   "${DDP_REMOTE_LAUNCHER:-none}, ${DDP_TOKEN:-none}")) as nodes:
         nodes.finish([0], 0, 15)
         for rank, holders in (
                 (0, " ".join(map(str, hosts.holders))), (3, "none")):
@@ -102,7 +102,7 @@ def cut_off_n1(nodes, shell):
 
 
 def hosts_lost(program):
-    """Hosts that cannot be reached, and a starter that is killed."""
+    """Hosts that cannot be reached, and a remote launcher that is killed."""
     hosts = Hosts(3)
     with by_remote_shell(program, hosts, "--hosts=n0,n1,n7") as nodes:
         nodes.finish([0], 75, 5)

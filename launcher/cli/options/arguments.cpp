@@ -34,7 +34,7 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
      {"--allow-run-as-root", "--use-env", "--mpi", "--oversubscribe"}},
 };
 
-[[noreturn]] void refuse_unknown(
+[[noreturn]] void reject_unknown(
     const std::string& given,
     const std::string& name) {
   std::string hint;
@@ -67,7 +67,7 @@ const CommandOption& option_called(const std::string& given) {
     }
   }
   if (found == nullptr) {
-    refuse_unknown(given, name);
+    reject_unknown(given, name);
   }
   if (!is_unique) {
     usage_error(given + " could be one of " + names);
@@ -157,7 +157,7 @@ std::optional<OptionValue> value_from_environment(
       return OptionValue{name, option.value.empty() ? "" : *text};
     }
     if (*text != "0") {
-      refuse_value({name, *text}, "1 or 0");
+      reject_value({name, *text}, "1 or 0");
     }
   }
   return std::nullopt;

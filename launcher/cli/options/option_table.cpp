@@ -100,7 +100,7 @@ const StoredOption kStored[] = {
      [](Options& options, const Value& value) {
        options.nodes.node_timeout = seconds_of(value);
        if (options.nodes.node_timeout < std::chrono::seconds(1)) {
-         refuse_value(value, "a number of seconds, at least 1");
+         reject_value(value, "a number of seconds, at least 1");
        }
      }},
     {"last-call", &set<seconds_of, &Options::nodes, &NodeOptions::last_call>},
@@ -111,7 +111,7 @@ const StoredOption kStored[] = {
     {"rsh",
      [](Options& options, const Value& value) {
        if (value.text.find_first_not_of(' ') == std::string::npos) {
-         refuse_value(value, "a command");
+         reject_value(value, "a command");
        }
        options.remote.shell = value.text;
      }},
@@ -130,7 +130,7 @@ const StoredOption kStored[] = {
     {"report",
      [](Options& options, const Value& value) {
        if (value.text.empty()) {
-         refuse_value(value, "a file");
+         reject_value(value, "a file");
        }
        options.report = value.text;
      }},

@@ -16,7 +16,7 @@
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/remote/starter_link.h>
+#include <launcher/remote/launcher_link.h>
 
 namespace ddp {
 namespace {
@@ -58,7 +58,7 @@ Choice choice_of(
     }
     names += (names.empty() ? "one of " : ", ") + std::string(name);
   }
-  refuse_value(value, names);
+  reject_value(value, names);
 }
 
 // The file that is read is the one that was checked: another one may be at its
@@ -96,7 +96,7 @@ void usage_error(const std::string& message) {
   throw LaunchError(kExitUsage, message + " (see ddprun --help)");
 }
 
-void refuse_value(const OptionValue& value, const std::string& expected) {
+void reject_value(const OptionValue& value, const std::string& expected) {
   usage_error(value.source + " is '" + value.text + "', expected " + expected);
 }
 
@@ -112,7 +112,7 @@ int int_of(const OptionValue& value, int least, int most) {
   const auto number = whole_number(value.text);
   if (!number || *number < least || *number > most) {
     const bool bounded = most < std::numeric_limits<int>::max();
-    refuse_value(
+    reject_value(
         value,
         bounded ? "a whole number from " + std::to_string(least) + " to " +
                 std::to_string(most)
@@ -127,7 +127,7 @@ std::chrono::milliseconds seconds_of(const OptionValue& value) {
   const double seconds = std::strtod(value.text.c_str(), &end);
   const bool whole = !value.text.empty() && *end == '\0';
   if (!whole || !(seconds >= 0 && seconds <= most)) {
-    refuse_value(value, "a number of seconds, 0 or more");
+    reject_value(value, "a number of seconds, 0 or more");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -154,7 +154,7 @@ int rank_count(
     return available_cpus(root);
   }
   if (!whole_number(text)) {
-    refuse_value(value, "a positive number, cpu, gpu or auto");
+    reject_value(value, "a positive number, cpu, gpu or auto");
   }
   return int_of(value, 1, kMaxLocalRanks);
 }
@@ -175,11 +175,11 @@ std::optional<HostText> split_host(const std::string& text) {
 
 SocketAddress endpoint_of(const OptionValue& value, int default_port) {
   if (value.text.find('/') != std::string::npos) {
-    refuse_value(value, "HOST[:PORT], and no URL");
+    reject_value(value, "HOST[:PORT], and no URL");
   }
   const auto parts = split_host(value.text);
   if (!parts) {
-    refuse_value(value, "an IPv6 address as in [::1]:29400");
+    reject_value(value, "an IPv6 address as in [::1]:29400");
   }
   const std::string& port = parts->number;
   check_host(value, parts->host);
@@ -191,23 +191,23 @@ SocketAddress endpoint_of(const OptionValue& value, int default_port) {
 
 void check_host(const OptionValue& value, const std::string& host) {
   if (host.empty()) {
-    refuse_value(value, "a host name or an address");
+    reject_value(value, "a host name or an address");
   }
   if (host == "0.0.0.0" || host == "::") {
-    refuse_value(value, "an address that ranks can connect to");
+    reject_value(value, "an address that ranks can connect to");
   }
 }
 
 std::pair<int, int> port_range_of(const OptionValue& value) {
   const size_t dash = value.text.find('-');
   if (dash == std::string::npos) {
-    refuse_value(value, "A-B, the first and the last port");
+    reject_value(value, "A-B, the first and the last port");
   }
   const std::pair<int, int> range{
       int_of({value.source, value.text.substr(0, dash)}, 1, kMostPort),
       int_of({value.source, value.text.substr(dash + 1)}, 1, kMostPort)};
   if (range.first > range.second) {
-    refuse_value(value, "A-B with A not above B");
+    reject_value(value, "A-B with A not above B");
   }
   return range;
 }
@@ -244,7 +244,7 @@ StreamChoice streams_of(const OptionValue& value) {
     }
   }
   if (choice.ranks.empty()) {
-    refuse_value(
+    reject_value(
         value,
         "0 (none), 1 (standard output), 2 (standard error) or 3 (both), or "
         "these for local ranks as in 0:1,4-7:3");
@@ -257,7 +257,7 @@ std::set<int> ranks_of(const OptionValue& value) {
   for (const std::string& entry : entries_of(value.text)) {
     const auto range = rank_range(entry);
     if (!range) {
-      refuse_value(value, "local ranks such as 0,1,4-7");
+      reject_value(value, "local ranks such as 0,1,4-7");
     }
     for (int rank = range->first; rank <= range->second; ++rank) {
       ranks.insert(rank);
@@ -286,13 +286,13 @@ std::vector<std::string> texts_of(const OptionValue& value) {
 std::pair<std::string, std::string> variable_of(const OptionValue& value) {
   const size_t sign = value.text.find('=');
   if (sign == std::string::npos || sign == 0) {
-    refuse_value(
+    reject_value(
         value, "NAME=VALUE; what is set here the ranks inherit without it");
   }
   std::string name = value.text.substr(0, sign);
   for (const char* own : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) {
     if (name == own) {
-      refuse_value(value, "another name: each rank has its own " + name);
+      reject_value(value, "another name: each rank has its own " + name);
     }
   }
   return {std::move(name), value.text.substr(sign + 1)};

@@ -18,7 +18,7 @@ namespace ddp {
 // from.
 
 [[noreturn]] void usage_error(const std::string& message);
-[[noreturn]] void refuse_value(
+[[noreturn]] void reject_value(
     const OptionValue& value,
     const std::string& expected);
 
@@ -105,6 +105,6 @@ std::vector<RemoteHost> hosts_in_list(const OptionValue& value);
 std::vector<RemoteHost> hosts_in_file(const OptionValue& value);
 
 /// Checks what is said besides hosts, where there are some.
-void settle_hosts(const GivenOptions& given, const LaunchOptions& options);
+void resolve_hosts(const GivenOptions& given, const LaunchOptions& options);
 
 } // namespace ddp

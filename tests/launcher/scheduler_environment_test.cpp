@@ -2,11 +2,11 @@
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/launch_error.h>
-#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/scheduler_environment.h>
 #include <common/scheduler/slurm_tasks.h>
 #include <tests/launcher/option_parsing.h>
 
-namespace ddp::test::outer_launcher_test {
+namespace ddp::test::scheduler_environment_test {
 
 const Variables kSlurmTask = slurm_task(3);
 
@@ -21,12 +21,12 @@ Variables script() {
 
 // "refused: ..." or the note, as for `ddprun ./train`.
 std::string verdict(const Variables& variables) {
-  const auto launcher = find_outer_launcher(environment_of(variables));
+  const auto launcher = detect_scheduler(environment_of(variables));
   if (!launcher) {
     return "none";
   }
   try {
-    return check_outer_launcher(*launcher, "./train");
+    return check_scheduler(*launcher, "./train");
   } catch (const LaunchError& error) {
     CHECK(error.exit_code() == kExitUsage);
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
@@ -40,7 +40,7 @@ const Variables kOneTask = {
     {"SLURM_NODEID", "0"},
     {"SLURM_STEP_TASKS_PER_NODE", "1"}};
 
-TEST_CASE("a user's shell is no outer launcher", "[unit]") {
+TEST_CASE("a user's shell is no scheduler", "[unit]") {
   CHECK(verdict({{"PATH", "/bin"}, {"RANK", "0"}}) == "none");
   // ddprun in a rank of torchrun:
   CHECK(
@@ -130,14 +130,14 @@ TEST_CASE("a script of Slurm is no step", "[unit]") {
   CHECK(verdict(with(script(), {{"SLURM_JOB_NUM_NODES", "1"}})) == "");
 }
 
-TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
+TEST_CASE("ranks do not inherit which scheduler's task they are", "[unit]") {
   for (const auto* variables : {&kOpenMpi, &kSlurmTask}) {
     for (const auto& [name, value] : *variables) {
       const bool of_job = name.rfind("SLURM_JOB_", 0) == 0 ||
           name == "SLURM_NNODES" || name == "SLURMD_NODENAME" ||
           name == "SLURM_LAUNCH_NODE_IPADDR";
       CAPTURE(name);
-      CHECK(describes_outer_task(name) == !of_job);
+      CHECK(describes_scheduler_task(name) == !of_job);
     }
   }
   for (const std::string& name :
@@ -145,17 +145,17 @@ TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
              "OMPI_MCA_orte_launch OMPI_UNIVERSE_SIZE PMIX_SERVER_URI41 PMI_FD "
              "MPI_LOCALNRANKS MV2_COMM_WORLD_RANK SLURM_GTIDS")) {
     CAPTURE(name);
-    CHECK(describes_outer_task(name));
+    CHECK(describes_scheduler_task(name));
   }
   for (const std::string& name :
        words("OMPI_MCA_btl OMPI_MCA_orte_tmpdir_base PMIX_MCA_gds "
              "SLURM_JOB_NODELIST SLURM_CPUS_ON_NODE PATH RANK")) {
     CAPTURE(name);
-    CHECK_FALSE(describes_outer_task(name));
+    CHECK_FALSE(describes_scheduler_task(name));
   }
 }
 
-// What outer launchers say of the nodes on which they start one ddprun each.
+// What schedulers say of the nodes on which they start one ddprun each.
 
 // srun -N2 --ntasks-per-node=1, the second node.
 const Variables kSlurmNode = with(
@@ -272,7 +272,7 @@ TEST_CASE("pods say which nodes there are", "[unit]") {
   CHECK_FALSE(elastic.hosts_log.has_value());
 }
 
-TEST_CASE("options win over the outer launcher", "[unit]") {
+TEST_CASE("options win over the scheduler", "[unit]") {
   CHECK_FALSE(under(kSlurmNode, {"--nnodes=1"}).nodes.several());
   CHECK_FALSE(under(kSlurmNode, {"--standalone"}).nodes.several());
   const NodeOptions elastic = under(kSlurmNode, {"--nnodes=1:2"}).nodes;
@@ -324,4 +324,4 @@ TEST_CASE("Slurm's host lists are read", "[unit]") {
   CHECK(slurm_hosts("n[1-1000000000]", 2) == Texts{"n1", "n2"});
 }
 
-} // namespace ddp::test::outer_launcher_test
+} // namespace ddp::test::scheduler_environment_test

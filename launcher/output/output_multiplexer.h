@@ -34,10 +34,10 @@ PseudoTerminal make_rank_pty();
 /// holds up neither signals nor exits. Ranks whose output nobody takes have to
 /// wait, as at any pipe; at a terminal for `patience` only, then their lines
 /// are dropped. All calls are for any thread, and none waits for a reader.
-class OutputPump {
+class OutputMultiplexer {
  public:
-  /// Writes to `out_fd` and `err_fd`, which have to outlive the pump.
-  OutputPump(
+  /// Writes to `out_fd` and `err_fd`, which have to outlive the multiplexer.
+  OutputMultiplexer(
       OutputOptions options,
       JobEnvironment job,
       int out_fd,
@@ -45,7 +45,7 @@ class OutputPump {
       std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   /// Finishes and waits until all is written.
-  ~OutputPump();
+  ~OutputMultiplexer();
 
   /// What prefixes of lines say from now on.
   void set_job(JobEnvironment job);
@@ -59,9 +59,10 @@ class OutputPump {
   /// has to wait.
   void message(std::string_view text);
 
-  /// Tells the pump that all ranks are gone: what their pipes still hold is
-  /// taken, and they are closed, though somebody else may hold them open. Then
-  /// done_fd(), an eventfd, becomes readable; read it before the next call.
+  /// Tells the multiplexer that all ranks are gone: what their pipes still hold
+  /// is taken, and they are closed, though somebody else may hold them open.
+  /// Then done_fd(), an eventfd, becomes readable; read it before the next
+  /// call.
   void drain();
 
   /// Drains, and ends the thread once all is written: then done_fd() becomes

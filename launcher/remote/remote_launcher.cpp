@@ -25,9 +25,11 @@ constexpr std::chrono::seconds kLastOutputTime(5);
 // After which people want to know where no ddprun has started.
 constexpr std::chrono::seconds kStartTime(10);
 
-class Starter {
+class RemoteLauncher {
  public:
-  Starter(const LaunchOptions& options, std::vector<HostCommand> commands);
+  RemoteLauncher(
+      const LaunchOptions& options,
+      std::vector<HostCommand> commands);
   int run();
 
  private:
@@ -59,7 +61,7 @@ class Starter {
   std::optional<Clock::time_point> missing_at_ = Clock::now() + kStartTime;
 };
 
-Starter::Starter(
+RemoteLauncher::RemoteLauncher(
     const LaunchOptions& options,
     std::vector<HostCommand> commands)
     : options_(options), signals_(open_signal_descriptor()) {
@@ -70,7 +72,7 @@ Starter::Starter(
   }
 }
 
-int Starter::run() {
+int RemoteLauncher::run() {
   while (is_running()) {
     wait_for_events();
     tick();
@@ -80,13 +82,13 @@ int Starter::run() {
   return code_.value_or(kExitSignalBase + signal_);
 }
 
-bool Starter::is_running() const {
+bool RemoteLauncher::is_running() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& each) {
     return each.is_running();
   });
 }
 
-void Starter::wait_for_events() {
+void RemoteLauncher::wait_for_events() {
   std::vector<pollfd> ready = blocked_outputs();
   ready.push_back({signals_.get(), POLLIN, 0});
   for (HostProcess& each : hosts_) {
@@ -106,7 +108,7 @@ void Starter::wait_for_events() {
   }
 }
 
-void Starter::tick() {
+void RemoteLauncher::tick() {
   if (missing_at_ && Clock::now() >= *missing_at_) {
     missing_at_.reset();
     say_who_is_missing();
@@ -131,12 +133,12 @@ void Starter::tick() {
   deadline_.reset();
 }
 
-void Starter::expect(Clock::duration time) {
+void RemoteLauncher::expect(Clock::duration time) {
   const auto deadline = Clock::now() + time;
   deadline_ = deadline_ ? std::min(*deadline_, deadline) : deadline;
 }
 
-void Starter::on_signal(int signal) {
+void RemoteLauncher::on_signal(int signal) {
   if (signal == SIGCHLD) {
     for (HostProcess& each : hosts_) {
       if (each.reap()) {
@@ -157,20 +159,20 @@ void Starter::on_signal(int signal) {
   }
 }
 
-void Starter::pass_signal(int signal) {
+void RemoteLauncher::pass_signal(int signal) {
   for (HostProcess& each : hosts_) {
     each.pass_signal(signal);
   }
 }
 
-void Starter::end_all() {
+void RemoteLauncher::end_all() {
   ending_ = true;
   pass_signal(SIGTERM);
   deadline_.reset();
   expect(options_.grace + options_.nodes.node_timeout + kLastOutputTime);
 }
 
-void Starter::on_end(HostProcess& host) {
+void RemoteLauncher::on_end(HostProcess& host) {
   if (host.has_finished() && !code_) {
     code_ = host.exit_code();
   }
@@ -185,17 +187,17 @@ void Starter::on_end(HostProcess& host) {
   }
 }
 
-void Starter::fail(const std::string& text) {
+void RemoteLauncher::fail(const std::string& text) {
   code_ = kExitInfrastructure;
   say(text);
   end_all();
 }
 
-void Starter::say(const std::string& text) {
+void RemoteLauncher::say(const std::string& text) {
   err_.append("ddprun: " + text + "\n");
 }
 
-void Starter::say_who_is_missing() {
+void RemoteLauncher::say_who_is_missing() {
   std::string names;
   for (const HostProcess& each : hosts_) {
     if (each.is_running() && !each.has_started()) {
@@ -208,7 +210,7 @@ void Starter::say_who_is_missing() {
 }
 
 // A reader that does not read holds up the end of a job that went well.
-void Starter::write_last_output() {
+void RemoteLauncher::write_last_output() {
   const auto deadline = Clock::now() + kLastOutputTime;
   for (;;) {
     for (HostProcess& each : hosts_) {
@@ -223,17 +225,17 @@ void Starter::write_last_output() {
   }
 }
 
-std::vector<pollfd> Starter::blocked_outputs() const {
+std::vector<pollfd> RemoteLauncher::blocked_outputs() const {
   return {{out_.blocked_fd(), POLLOUT, 0}, {err_.blocked_fd(), POLLOUT, 0}};
 }
 
 // A reader that goes away costs output, not the job.
-void Starter::write_output() {
+void RemoteLauncher::write_output() {
   out_.write();
   err_.write();
 }
 
-bool Starter::has_output() const {
+bool RemoteLauncher::has_output() const {
   return out_.waiting() + err_.waiting() > 0;
 }
 
@@ -243,7 +245,7 @@ int run_on_hosts(const LaunchOptions& options) {
   // Before that, as it waits for the name server.
   std::vector<HostCommand> commands = host_commands(options);
   take_signals();
-  return Starter(options, std::move(commands)).run();
+  return RemoteLauncher(options, std::move(commands)).run();
 }
 
 } // namespace ddp

@@ -5,7 +5,7 @@
 namespace ddp {
 
 /// What started ddprun, where something did that starts several processes.
-struct OuterLauncher {
+struct SchedulerEnvironment {
   enum class Kind {
     kMpi, // mpirun, mpiexec and the like
     kSlurm, // a step of Slurm: srun
@@ -29,24 +29,24 @@ struct OuterLauncher {
 /// Finds it in the environment; none for a process that a user started. MPI
 /// comes before Slurm, whose variables processes inherit from the step in which
 /// mpirun runs its daemons.
-std::optional<OuterLauncher> find_outer_launcher(
+std::optional<SchedulerEnvironment> detect_scheduler(
     const EnvironmentLookup& lookup);
 
 /// Whether it starts one task on each node.
-bool is_once_per_node(const OuterLauncher& launcher);
+bool is_once_per_node(const SchedulerEnvironment& launcher);
 
 /// Throws LaunchError (exit code 2) where ddprun was started several times on
 /// one node, saying how to start `program` instead. Returns what the user
 /// should know, mostly nothing.
-std::string check_outer_launcher(
-    const OuterLauncher& launcher,
+std::string check_scheduler(
+    const SchedulerEnvironment& launcher,
     const std::string& program);
 
-/// Whether a variable says which process of an outer launch this one is, and
+/// Whether a variable says which process of a scheduler's job this one is, and
 /// how it reaches that launch. Ranks must not inherit these: all would be the
-/// same process of the outer job, and the second to call MPI_Init would fail.
-/// Without them, MPI_Init in a rank makes a world of this rank alone. What
-/// describes the allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or sets
+/// same process of the scheduler's job, and the second to call MPI_Init would
+/// fail. Without them, MPI_Init in a rank makes a world of this rank alone.
+/// What describes the allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or sets
 /// parameters (OMPI_MCA_btl, PMIX_MCA_gds) is not among them. They are:
 ///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
 ///     mpirun sets of OMPI_MCA_orte_*, OMPI_COMMAND, OMPI_ARGV,
@@ -57,6 +57,6 @@ std::string check_outer_launcher(
 ///   SLURM_STEP_*, SLURM_STEPID, SLURM_PROCID, SLURM_LOCALID, SLURM_NODEID,
 ///     SLURM_NTASKS, SLURM_NPROCS, SLURM_TASKS_PER_NODE, SLURM_TASK_PID,
 ///     SLURM_GTIDS
-bool describes_outer_task(const std::string& variable);
+bool describes_scheduler_task(const std::string& variable);
 
 } // namespace ddp

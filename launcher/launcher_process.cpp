@@ -12,21 +12,21 @@
 #include <launcher/agent/agent.h>
 #include <launcher/private_folder.h>
 #include <launcher/processes.h>
-#include <launcher/remote/starter_link.h>
+#include <launcher/remote/launcher_link.h>
 #include <launcher/report/report.h>
 
 namespace ddp {
 namespace {
 
 // Passes signals on until the agent ends; its wait status.
-int wait_for_agent(pid_t agent, StarterLink starter) {
+int wait_for_agent(pid_t agent, LauncherLink launcher) {
   const FileDescriptor signals = open_signal_descriptor();
   for (;;) {
     std::array<pollfd, 2> ready{
-        {{signals.get(), POLLIN, 0}, {starter.fd(), POLLIN, 0}}};
+        {{signals.get(), POLLIN, 0}, {launcher.fd(), POLLIN, 0}}};
     poll(ready.data(), ready.size(), -1);
     if (ready[1].revents != 0) {
-      for (const int signal : starter.take_signals()) {
+      for (const int signal : launcher.take_signals()) {
         kill(agent, signal);
       }
     }
@@ -58,7 +58,7 @@ void await_last_words(const std::vector<pid_t>& not_ours) {
 
 } // namespace
 
-int run_front(Job& job) {
+int run_launcher_process(Job& job) {
   take_signals();
   // A shell that turned into ddprun (exec) leaves it children that are not
   // ours.
@@ -72,7 +72,7 @@ int run_front(Job& job) {
   }
   lifeline.read_end.reset();
   const int status =
-      wait_for_agent(agent, StarterLink(job.options.has_starter));
+      wait_for_agent(agent, LauncherLink(job.options.has_remote_launcher));
   if (job.options.nodes.several()) {
     await_last_words(not_ours);
   }

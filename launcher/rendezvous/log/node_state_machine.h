@@ -27,7 +27,7 @@ namespace ddp {
 ///                the job has ended                             kGoodbye
 ///     kGoodbye   others have read that, or do not              kGone
 ///     kLeaving   its ranks have ended, its entries were read   kGone
-class Member {
+class NodeStateMachine {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
@@ -45,7 +45,8 @@ class Member {
     enum class Kind {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answered by store_opened()
-      kBeginAnew, // by a new Member: the log was one of a job that has ended
+      kBeginAnew, // by a new NodeStateMachine: the log was one of a job that
+                  // has ended
       kStart, // this node's ranks: in membership().plan, place `index`
       kStop, // them, for `text`
       kKill, // them, as they were to stop and somebody does not want to wait
@@ -60,7 +61,7 @@ class Member {
 
   /// `self` has the node's id, host, ranks and restarts; `options` and the log
   /// say the rest.
-  Member(const NodeOptions& options, NodeInfo self, Time now);
+  NodeStateMachine(const NodeOptions& options, NodeInfo self, Time now);
 
   /// The log can be read and written. `address` is this node's for others;
   /// `serves`: it has the log.
@@ -135,7 +136,7 @@ class Member {
   void end(Time now);
   void lead(Time now);
   void gather(Time now);
-  void regroup(Time now);
+  void re_rendezvous(Time now);
   void post_plan(std::vector<NodeInfo> nodes);
   void report_silence(Time now);
   std::vector<NodeInfo> candidates() const;

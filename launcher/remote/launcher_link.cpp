@@ -1,4 +1,4 @@
-#include <launcher/remote/starter_link.h>
+#include <launcher/remote/launcher_link.h>
 
 #include <array>
 #include <cerrno>
@@ -26,7 +26,7 @@ std::string read_first_line(int fd) {
   return line;
 }
 
-std::vector<int> StarterLink::take_signals() {
+std::vector<int> LauncherLink::take_signals() {
   std::array<char, 256> bytes{};
   const ssize_t size = read(fd_, bytes.data(), bytes.size());
   if (size < 0 && errno == EINTR) {

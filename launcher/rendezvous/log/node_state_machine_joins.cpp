@@ -1,5 +1,5 @@
 // How a node comes to a job, how it goes, and what it decides for all.
-#include <launcher/rendezvous/log/member.h>
+#include <launcher/rendezvous/log/node_state_machine.h>
 
 #include <algorithm>
 #include <utility>
@@ -26,13 +26,13 @@ constexpr std::chrono::seconds kGoodbyeTime(5);
 
 } // namespace
 
-void Member::join() {
+void NodeStateMachine::join() {
   state_ = State::kJoined;
   post(Type::kJoin).node = self_;
 }
 
 // Of what has to be the same on all nodes of a job; empty where all of it is.
-std::string Member::difference_to(const NodeInfo& other) const {
+std::string NodeStateMachine::difference_to(const NodeInfo& other) const {
   const auto difference = [&](const std::string& option,
                               const std::string& theirs,
                               const std::string& own) {
@@ -51,7 +51,7 @@ std::string Member::difference_to(const NodeInfo& other) const {
 }
 
 // Whether this node belongs to those that joined before it.
-void Member::check_fit(Time now) {
+void NodeStateMachine::check_fit(Time now) {
   const bool is_open = takes_others();
   std::string text = difference_to(log_.nodes.front());
   if (text.empty() && !is_open && !log_.plan.nodes.empty() &&
@@ -79,7 +79,7 @@ void Member::check_fit(Time now) {
 }
 
 // With a job that ended: the log's host is the last to go.
-void Member::end(Time now) {
+void NodeStateMachine::end(Time now) {
   stop_ranks(log_.cause_text);
   if (ranks_ != Ranks::kNone) {
     return;
@@ -101,7 +101,7 @@ void Member::end(Time now) {
   }
 }
 
-std::string Member::end_text() const {
+std::string NodeStateMachine::end_text() const {
   if (started_epoch_ == 0 && log_.cause != Membership::Cause::kEnd) {
     return "the job ended without this node, as it had its nodes: " +
         hosts_of(log_.plan.nodes);
@@ -110,7 +110,7 @@ std::string Member::end_text() const {
   return is_told ? "" : log_.cause_text;
 }
 
-std::string Member::awaited() const {
+std::string NodeStateMachine::awaited() const {
   if (!connected_) {
     return "waiting for the rendezvous at " + endpoint() +
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
@@ -141,7 +141,7 @@ std::string Member::awaited() const {
 // What one node decides for all
 
 // The first node that is heard says which others are silent.
-void Member::report_silence(Time now) {
+void NodeStateMachine::report_silence(Time now) {
   const auto is_silent = [&](const std::string& id) {
     return id != self_.id && now - heard_[id].at > options_.node_timeout;
   };
@@ -166,19 +166,19 @@ void Member::report_silence(Time now) {
 }
 
 // Decides for all, once it has read all that it said itself.
-void Member::lead(Time now) {
+void NodeStateMachine::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
     return;
   }
   if (log_.phase == Phase::kGathering && now >= calm_until_) {
     gather(now);
   } else if (log_.phase == Phase::kRunning) {
-    regroup(now);
+    re_rendezvous(now);
   }
 }
 
 // The nodes of the next plan. One that asks for a taken place waits for it.
-std::vector<NodeInfo> Member::candidates() const {
+std::vector<NodeInfo> NodeStateMachine::candidates() const {
   std::set<int> taken;
   std::vector<NodeInfo> found;
   for (const NodeInfo& each : log_.nodes) {
@@ -195,11 +195,11 @@ std::vector<NodeInfo> Member::candidates() const {
 }
 
 // Whether the job has room for nodes that come after its start.
-bool Member::takes_others() const {
+bool NodeStateMachine::takes_others() const {
   return self_.max_restarts > 0 || options_.least < options_.most;
 }
 
-void Member::gather(Time now) {
+void NodeStateMachine::gather(Time now) {
   std::vector<NodeInfo> nodes = candidates();
   const auto count = static_cast<int>(nodes.size());
   const bool is_first = log_.plan.nodes.empty();
@@ -220,7 +220,7 @@ void Member::gather(Time now) {
   }
 }
 
-void Member::post_plan(std::vector<NodeInfo> nodes) {
+void NodeStateMachine::post_plan(std::vector<NodeInfo> nodes) {
   const bool is_restart = log_.cause == Membership::Cause::kFailure;
   Entry& entry = post(Type::kPlan);
   entry.plan.epoch = log_.plan.epoch + 1;
@@ -232,7 +232,7 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
 
 // Makes room for nodes that came while the ranks run. Several that come
 // together cost one restart.
-void Member::regroup(Time now) {
+void NodeStateMachine::re_rendezvous(Time now) {
   const Plan& plan = log_.plan;
   const bool has_room = static_cast<int>(plan.nodes.size()) < options_.most;
   const std::vector<NodeInfo> nodes = candidates();

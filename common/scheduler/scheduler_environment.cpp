@@ -1,4 +1,4 @@
-#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/scheduler_environment.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +11,7 @@
 namespace ddp {
 namespace {
 
-using Kind = OuterLauncher::Kind;
+using Kind = SchedulerEnvironment::Kind;
 
 // 0 where it is unset or no number.
 int number(const EnvironmentLookup& lookup, const char* name) {
@@ -21,12 +21,12 @@ int number(const EnvironmentLookup& lookup, const char* name) {
   return std::max(0, value);
 }
 
-std::optional<OuterLauncher> find_mpi(const EnvironmentLookup& lookup) {
+std::optional<SchedulerEnvironment> find_mpi(const EnvironmentLookup& lookup) {
   for (const auto& names : kMpiLaunchers) {
     if (!lookup(names.proof ? names.proof : names.rank)) {
       continue;
     }
-    OuterLauncher found{Kind::kMpi, names.command, 0, 0, 0};
+    SchedulerEnvironment found{Kind::kMpi, names.command, 0, 0, 0};
     found.tasks = std::max(1, number(lookup, names.world_size));
     found.rank = number(lookup, names.rank);
     found.tasks_here = names.local_size ? number(lookup, names.local_size) : 0;
@@ -36,11 +36,12 @@ std::optional<OuterLauncher> find_mpi(const EnvironmentLookup& lookup) {
   return std::nullopt;
 }
 
-std::optional<OuterLauncher> find_slurm(const EnvironmentLookup& lookup) {
+std::optional<SchedulerEnvironment> find_slurm(
+    const EnvironmentLookup& lookup) {
   if (!lookup("SLURM_JOB_ID")) {
     return std::nullopt;
   }
-  OuterLauncher found{Kind::kSlurmScript, "Slurm"};
+  SchedulerEnvironment found{Kind::kSlurmScript, "Slurm"};
   found.nodes = std::max(1, number(lookup, "SLURM_JOB_NUM_NODES"));
   // Scripts have SLURM_PROCID and SLURM_NTASKS too; a step alone has its id.
   if (is_slurm_step(lookup("SLURM_STEP_ID").value_or(""))) {
@@ -56,7 +57,7 @@ std::optional<OuterLauncher> find_slurm(const EnvironmentLookup& lookup) {
   return found;
 }
 
-std::optional<OuterLauncher> find_pods(const EnvironmentLookup& lookup) {
+std::optional<SchedulerEnvironment> find_pods(const EnvironmentLookup& lookup) {
   const bool by_rank = lookup("RANK") && lookup("WORLD_SIZE");
   const bool are_pods = lookup("KUBERNETES_SERVICE_HOST") &&
       lookup("MASTER_ADDR") && !lookup("LOCAL_RANK") &&
@@ -66,16 +67,16 @@ std::optional<OuterLauncher> find_pods(const EnvironmentLookup& lookup) {
   }
   const int pods = number(lookup, "WORLD_SIZE");
   const int rank = number(lookup, by_rank ? "RANK" : "JOB_COMPLETION_INDEX");
-  return OuterLauncher{Kind::kPods, "Kubernetes", pods, 1, pods, rank};
+  return SchedulerEnvironment{Kind::kPods, "Kubernetes", pods, 1, pods, rank};
 }
 
-std::string direct_start(const OuterLauncher& launcher) {
+std::string direct_start(const SchedulerEnvironment& launcher) {
   return launcher.kind == Kind::kSlurm ? "srun --ntasks-per-node=N "
                                        : launcher.name + " -n N ";
 }
 
-[[noreturn]] void refuse_several_here(
-    const OuterLauncher& launcher,
+[[noreturn]] void reject_several_here(
+    const SchedulerEnvironment& launcher,
     const std::string& program) {
   const std::string count = launcher.tasks_here > 1
       ? std::to_string(launcher.tasks_here) + " tasks on this node"
@@ -137,7 +138,7 @@ bool begins_with(const std::string& text, const std::string& beginning) {
 
 } // namespace
 
-std::optional<OuterLauncher> find_outer_launcher(
+std::optional<SchedulerEnvironment> detect_scheduler(
     const EnvironmentLookup& lookup) {
   for (auto find : {&find_mpi, &find_slurm, &find_pods}) {
     if (auto found = find(lookup)) {
@@ -147,7 +148,7 @@ std::optional<OuterLauncher> find_outer_launcher(
   return std::nullopt;
 }
 
-bool is_once_per_node(const OuterLauncher& launcher) {
+bool is_once_per_node(const SchedulerEnvironment& launcher) {
   // Slurm's tasks can be several on some nodes only; mpirun's own node, which
   // is counted, can be without any.
   const bool as_many = launcher.nodes == launcher.tasks;
@@ -157,8 +158,8 @@ bool is_once_per_node(const OuterLauncher& launcher) {
   return launcher.tasks_here == 1 && (as_many || launcher.kind != Kind::kSlurm);
 }
 
-std::string check_outer_launcher(
-    const OuterLauncher& launcher,
+std::string check_scheduler(
+    const SchedulerEnvironment& launcher,
     const std::string& program) {
   if (launcher.kind == Kind::kSlurmScript) {
     return launcher.nodes == 1
@@ -169,12 +170,12 @@ std::string check_outer_launcher(
             program + "` uses all";
   }
   if (launcher.tasks > 1 && !is_once_per_node(launcher)) {
-    refuse_several_here(launcher, program);
+    reject_several_here(launcher, program);
   }
   return "";
 }
 
-bool describes_outer_task(const std::string& variable) {
+bool describes_scheduler_task(const std::string& variable) {
   if (begins_with(variable, "PMIX_MCA_")) {
     return false; // parameters, which users set as well
   }

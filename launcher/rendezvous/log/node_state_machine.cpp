@@ -1,4 +1,4 @@
-#include <launcher/rendezvous/log/member.h>
+#include <launcher/rendezvous/log/node_state_machine.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,11 +12,14 @@ namespace {
 
 using Type = Entry::Type;
 using Phase = Membership::Phase;
-using Kind = Member::Action::Kind;
+using Kind = NodeStateMachine::Action::Kind;
 
 } // namespace
 
-Member::Member(const NodeOptions& options, NodeInfo self, Time now)
+NodeStateMachine::NodeStateMachine(
+    const NodeOptions& options,
+    NodeInfo self,
+    Time now)
     : options_(options),
       self_(std::move(self)),
       log_(options.has_service()),
@@ -31,14 +34,14 @@ Member::Member(const NodeOptions& options, NodeInfo self, Time now)
 
 // What this node does
 
-Member::Action& Member::act(Action::Kind kind) {
+NodeStateMachine::Action& NodeStateMachine::act(Action::Kind kind) {
   actions_.emplace_back();
   actions_.back().kind = kind;
   return actions_.back();
 }
 
 // An entry that is written, to be filled in.
-Entry& Member::post(Type type) {
+Entry& NodeStateMachine::post(Type type) {
   Entry& entry = connected_ ? act(Kind::kPost).entry : dropped_;
   unread_ += connected_ ? 1 : 0;
   entry.type = type;
@@ -47,7 +50,7 @@ Entry& Member::post(Type type) {
   return entry;
 }
 
-void Member::exit(int code, const std::string& text) {
+void NodeStateMachine::exit(int code, const std::string& text) {
   if (state_ != State::kGone) {
     state_ = State::kGone;
     Action& action = act(Kind::kExit);
@@ -56,20 +59,23 @@ void Member::exit(int code, const std::string& text) {
   }
 }
 
-void Member::stop_ranks(const std::string& text) {
+void NodeStateMachine::stop_ranks(const std::string& text) {
   if (ranks_ == Ranks::kRunning) {
     ranks_ = Ranks::kStopping;
     act(Kind::kStop).text = text;
   }
 }
 
-std::vector<Member::Action> Member::take_actions() {
+std::vector<NodeStateMachine::Action> NodeStateMachine::take_actions() {
   return std::exchange(actions_, {});
 }
 
 // What it is told
 
-void Member::connected(const std::string& address, bool serves, Time now) {
+void NodeStateMachine::connected(
+    const std::string& address,
+    bool serves,
+    Time now) {
   connected_ = true;
   answered_ = now;
   gathering_since_ = now;
@@ -78,7 +84,7 @@ void Member::connected(const std::string& address, bool serves, Time now) {
   tick(now);
 }
 
-void Member::entry(const Entry& entry, Time now) {
+void NodeStateMachine::entry(const Entry& entry, Time now) {
   if (state_ == State::kGone) {
     return;
   }
@@ -118,7 +124,9 @@ void Member::entry(const Entry& entry, Time now) {
   tick(now);
 }
 
-void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
+void NodeStateMachine::beats(
+    const std::map<std::string, int64_t>& counts,
+    Time now) {
   log_answered(now);
   for (auto& [id, heard] : heard_) {
     const auto found = counts.find(id);
@@ -135,7 +143,7 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
   tick(now);
 }
 
-void Member::log_answered(Time now) {
+void NodeStateMachine::log_answered(Time now) {
   // Where it was this node that stood still, nobody else was silent.
   if (now - answered_ > options_.node_timeout / 2) {
     for (auto& [id, heard] : heard_) {
@@ -145,12 +153,12 @@ void Member::log_answered(Time now) {
   answered_ = now;
 }
 
-void Member::log_lost(const std::string& why, Time now) {
+void NodeStateMachine::log_lost(const std::string& why, Time now) {
   lose_log(why, now);
   tick(now);
 }
 
-void Member::lose_log(const std::string& why, Time now) {
+void NodeStateMachine::lose_log(const std::string& why, Time now) {
   if (state_ == State::kGone) {
     return;
   }
@@ -180,7 +188,7 @@ void Member::lose_log(const std::string& why, Time now) {
   }
 }
 
-void Member::store_opened(int port, Time now) {
+void NodeStateMachine::store_opened(int port, Time now) {
   Entry& entry = post(Type::kStart);
   entry.epoch = opened_epoch_;
   entry.address = self_.address;
@@ -188,7 +196,7 @@ void Member::store_opened(int port, Time now) {
   tick(now);
 }
 
-void Member::rank_failed(
+void NodeStateMachine::rank_failed(
     int code,
     bool is_consequence,
     const std::string& text,
@@ -204,7 +212,7 @@ void Member::rank_failed(
   tick(now);
 }
 
-void Member::ranks_ended(bool succeeded, Time now) {
+void NodeStateMachine::ranks_ended(bool succeeded, Time now) {
   ranks_ = Ranks::kNone;
   if (succeeded && connected_ && log_.phase == Phase::kRunning) {
     idle_epoch_ = started_epoch_;
@@ -213,7 +221,7 @@ void Member::ranks_ended(bool succeeded, Time now) {
   tick(now);
 }
 
-void Member::leave(int code, const std::string& text, Time now) {
+void NodeStateMachine::leave(int code, const std::string& text, Time now) {
   if (state_ == State::kLeaving || state_ == State::kGone) {
     return;
   }
@@ -223,7 +231,10 @@ void Member::leave(int code, const std::string& text, Time now) {
   tick(now);
 }
 
-void Member::leave_with(int code, const std::string& text, Time until) {
+void NodeStateMachine::leave_with(
+    int code,
+    const std::string& text,
+    Time until) {
   state_ = State::kLeaving;
   code_ = code;
   text_ = text;
@@ -231,7 +242,7 @@ void Member::leave_with(int code, const std::string& text, Time until) {
   stop_ranks(text);
 }
 
-void Member::end_job(int code, const std::string& text, Time now) {
+void NodeStateMachine::end_job(int code, const std::string& text, Time now) {
   if (!connected_ || !is_in_plan()) {
     leave(code, text, now);
     return;
@@ -240,7 +251,7 @@ void Member::end_job(int code, const std::string& text, Time now) {
   tick(now);
 }
 
-void Member::post_end(int code, const std::string& text) {
+void NodeStateMachine::post_end(int code, const std::string& text) {
   Entry& entry = post(Type::kEnd);
   entry.code = code;
   entry.text = text;
@@ -248,7 +259,7 @@ void Member::post_end(int code, const std::string& text) {
 
 // What follows
 
-void Member::tick(Time now) {
+void NodeStateMachine::tick(Time now) {
   if (connected_ && options_.several() &&
       now >= answered_ + options_.node_timeout) {
     lose_log(
@@ -262,7 +273,7 @@ void Member::tick(Time now) {
   }
 }
 
-void Member::follow(Time now) {
+void NodeStateMachine::follow(Time now) {
   if (state_ == State::kLeaving) {
     // Others shall read that it leaves.
     if (ranks_ == Ranks::kNone && unread_ <= 0 && now >= until_) {
@@ -296,7 +307,7 @@ void Member::follow(Time now) {
 
 // When something is due of which nobody tells. What is overdue waits for an
 // event.
-void Member::schedule(Time now) {
+void NodeStateMachine::schedule(Time now) {
   next_.reset();
   const auto consider = [&](Time time) {
     if (time > now && (!next_ || time < *next_)) {
@@ -312,15 +323,15 @@ void Member::schedule(Time now) {
 }
 
 // Not another one, whose log this node found.
-bool Member::is_job_over() const {
+bool NodeStateMachine::is_job_over() const {
   return log_.phase == Phase::kEnded && (log_.has(self_.id) || self_.hosts_log);
 }
 
-bool Member::is_in_plan() const {
+bool NodeStateMachine::is_in_plan() const {
   return log_.plan.index_of(self_.id) >= 0 && log_.has(self_.id);
 }
 
-void Member::take_part() {
+void NodeStateMachine::take_part() {
   const int epoch = log_.plan.epoch;
   const Phase phase = log_.phase;
   if (!is_in_plan()) {
@@ -352,11 +363,11 @@ void Member::take_part() {
   }
 }
 
-std::string Member::endpoint() const {
+std::string NodeStateMachine::endpoint() const {
   return describe_endpoint(options_.host, options_.port);
 }
 
-std::vector<std::string> Member::watched() const {
+std::vector<std::string> NodeStateMachine::watched() const {
   std::vector<std::string> ids;
   for (const NodeInfo& each : log_.nodes) {
     if (each.id != self_.id) {

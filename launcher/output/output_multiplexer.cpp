@@ -1,4 +1,4 @@
-#include <launcher/output/output_pump.h>
+#include <launcher/output/output_multiplexer.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -58,7 +58,7 @@ PseudoTerminal make_rank_pty() {
   return {FileDescriptor(master), FileDescriptor(slave)};
 }
 
-OutputPump::OutputPump(
+OutputMultiplexer::OutputMultiplexer(
     OutputOptions options,
     JobEnvironment job,
     int out_fd,
@@ -73,12 +73,12 @@ OutputPump::OutputPump(
   thread_ = std::thread([this] { run(); });
 }
 
-OutputPump::~OutputPump() {
+OutputMultiplexer::~OutputMultiplexer() {
   finish();
   thread_.join();
 }
 
-void OutputPump::set_job(JobEnvironment job) {
+void OutputMultiplexer::set_job(JobEnvironment job) {
   post([this, job = std::move(job)] {
     read_all_once(); // what was written before
     job_ = job;
@@ -88,7 +88,7 @@ void OutputPump::set_job(JobEnvironment job) {
   });
 }
 
-void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
+void OutputMultiplexer::add(FileDescriptor pipe, const RankStream& rank) {
   check_call(
       fcntl(pipe.get(), F_SETFL, O_NONBLOCK), "cannot set up an output pipe");
   const auto held = std::make_shared<FileDescriptor>(std::move(pipe));
@@ -111,41 +111,41 @@ void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   });
 }
 
-void OutputPump::message(std::string_view text) {
+void OutputMultiplexer::message(std::string_view text) {
   post([this, text = std::string(text)] {
     read_all_once();
     screen_.message(text);
   });
 }
 
-void OutputPump::drain() {
+void OutputMultiplexer::drain() {
   post([this] {
     drain_sources();
     signal_event(done_);
   });
 }
 
-void OutputPump::finish() {
+void OutputMultiplexer::finish() {
   post([this] {
     drain_sources();
     finishing_ = true;
   });
 }
 
-std::vector<std::string> OutputPump::last_lines(int local_rank) const {
+std::vector<std::string> OutputMultiplexer::last_lines(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = last_lines_.find(local_rank);
   return found == last_lines_.end() ? std::vector<std::string>()
                                     : found->second->lines();
 }
 
-void OutputPump::post(Task task) {
+void OutputMultiplexer::post(Task task) {
   const std::lock_guard<std::mutex> lock(mutex_);
   tasks_.push_back(std::move(task));
   signal_event(wake_);
 }
 
-void OutputPump::run() {
+void OutputMultiplexer::run() {
   while (!finishing_ || !screen_.all_written()) {
     wait();
     run_tasks();
@@ -156,7 +156,7 @@ void OutputPump::run() {
 }
 
 // A source that is not to be read must not wake us, not even at its end.
-void OutputPump::wait() {
+void OutputMultiplexer::wait() {
   std::vector<pollfd> ready{{wake_.get(), POLLIN, 0}};
   for (const auto& source : sources_) {
     const bool wanted = source->output.wants_more();
@@ -177,7 +177,7 @@ void OutputPump::wait() {
   }
 }
 
-void OutputPump::run_tasks() {
+void OutputMultiplexer::run_tasks() {
   std::vector<Task> tasks;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -193,7 +193,7 @@ void OutputPump::run_tasks() {
 }
 
 // False where there was nothing to read.
-bool OutputPump::read_once(Source& source) {
+bool OutputMultiplexer::read_once(Source& source) {
   if (!source.pipe) {
     return false;
   }
@@ -209,7 +209,7 @@ bool OutputPump::read_once(Source& source) {
   return false;
 }
 
-void OutputPump::read_all_once() {
+void OutputMultiplexer::read_all_once() {
   for (const auto& source : sources_) {
     if (source->output.wants_more()) {
       read_once(*source);
@@ -218,7 +218,7 @@ void OutputPump::read_all_once() {
   }
 }
 
-void OutputPump::drain_sources() {
+void OutputMultiplexer::drain_sources() {
   for (const auto& source : sources_) {
     size_t reads = 0;
     while (reads++ < kMaxDrained / kReadSize && read_once(*source)) {
@@ -229,19 +229,19 @@ void OutputPump::drain_sources() {
   sources_.clear();
 }
 
-void OutputPump::close(Source& source) {
+void OutputMultiplexer::close(Source& source) {
   source.pipe.reset();
   source.output.finish();
 }
 
-void OutputPump::flush() {
+void OutputMultiplexer::flush() {
   if (screen_.is_terminal(Stream::kOut) || screen_.is_terminal(Stream::kErr)) {
     show_progress();
   }
   screen_.flush();
 }
 
-void OutputPump::show_progress() {
+void OutputMultiplexer::show_progress() {
   std::string progress;
   for (const auto& source : sources_) {
     if (progress.empty()) {
@@ -251,7 +251,7 @@ void OutputPump::show_progress() {
   screen_.set_progress(progress);
 }
 
-void OutputPump::forget_closed() {
+void OutputMultiplexer::forget_closed() {
   sources_.erase(
       std::remove_if(
           sources_.begin(),

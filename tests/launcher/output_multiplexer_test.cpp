@@ -1,9 +1,9 @@
-// The pump, with pipes in this process.
+// The multiplexer, with pipes in this process.
 #include <tests/support/catch_plain.h>
 
-#include <tests/launcher/pump_fixture.h>
+#include <tests/launcher/multiplexer_fixture.h>
 
-namespace ddp::test::output_pump_test {
+namespace ddp::test::output_multiplexer_test {
 
 namespace fs = std::filesystem;
 
@@ -57,7 +57,7 @@ TEST_CASE("only chosen ranks are shown", "[unit]") {
   say(test.rank(0, Stream::kErr), "not shown\n");
   say(test.rank(1, Stream::kErr), "shown\n");
   test.drain();
-  CHECK(test.pump->last_lines(0) == Texts{"not shown"});
+  CHECK(test.multiplexer->last_lines(0) == Texts{"not shown"});
   test.finish();
   CHECK(test.err.text() == "[1] shown\n");
   CHECK(read_text(folder / "logs/attempt_0/0/stderr.log") == "not shown\n");
@@ -165,16 +165,16 @@ TEST_CASE("each attempt has streams of its own", "[unit]") {
   Texts expected;
   for (int attempt = 0; attempt < 3; ++attempt) {
     const FileDescriptor held = test.rank(1, Stream::kErr, attempt);
-    CHECK(test.pump->last_lines(1).empty());
+    CHECK(test.multiplexer->last_lines(1).empty());
     const std::string name = "attempt " + std::to_string(attempt);
     say(held, name + "\nlast words");
-    CHECK_FALSE(readable(test.pump->done_fd(), 0));
+    CHECK_FALSE(readable(test.multiplexer->done_fd(), 0));
     test.drain(); // though the pipe is still open
-    CHECK(test.pump->last_lines(1) == Texts{name, "last words"});
+    CHECK(test.multiplexer->last_lines(1) == Texts{name, "last words"});
     CHECK(write(held.get(), "x", 1) == -1); // and has no reader any more
     expected.insert(expected.end(), {"[1] " + name, "[1] last words"});
   }
-  CHECK(test.pump->last_lines(0).empty());
+  CHECK(test.multiplexer->last_lines(0).empty());
   test.finish();
   CHECK(lines_of(test.err.text()) == expected);
 }
@@ -183,12 +183,12 @@ TEST_CASE("a pipe that has ended wakes nobody", "[unit]") {
   PumpTest test;
   Pipe pipe = make_pipe();
   const FileDescriptor copy(dup(pipe.read_end.get())); // as a fork makes
-  test.pump->add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
+  test.multiplexer->add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
   say(pipe.write_end, "part");
   pipe.write_end.reset();
   test.out.until("[0] part\n");
   const std::clock_t before = std::clock();
-  CHECK_FALSE(readable(test.pump->done_fd(), 300));
+  CHECK_FALSE(readable(test.multiplexer->done_fd(), 300));
   CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);
   test.finish();
 }
@@ -199,7 +199,7 @@ TEST_CASE("messages come after what ranks wrote before", "[unit]") {
   for (int i = 0; i < 300; ++i) {
     const std::string number = std::to_string(i);
     say(rank, number + "\n");
-    test.pump->message("ddprun: " + number + "\nsecond line");
+    test.multiplexer->message("ddprun: " + number + "\nsecond line");
   }
   test.finish();
   const std::string& text = test.err.text();
@@ -225,15 +225,15 @@ TEST_CASE("a reader that does not read costs no memory", "[unit]") {
   // All else goes on.
   CHECK(flood(test.rank(1), much) >= much);
   say(test.rank(0, Stream::kErr), "what went wrong\n");
-  test.pump->message("ddprun: news");
+  test.multiplexer->message("ddprun: news");
   test.err.until("ddprun: news\n");
   test.drain();
-  CHECK(test.pump->last_lines(0) == Texts{"what went wrong"});
-  test.pump->finish();
-  CHECK_FALSE(readable(test.pump->done_fd(), 100));
+  CHECK(test.multiplexer->last_lines(0) == Texts{"what went wrong"});
+  test.multiplexer->finish();
+  CHECK_FALSE(readable(test.multiplexer->done_fd(), 100));
   const size_t expected = taken + 4 * taken / 4096; // with prefixes
   test.out.until_size(expected);
-  CHECK(readable(test.pump->done_fd(), kReadPatience));
+  CHECK(readable(test.multiplexer->done_fd(), kReadPatience));
   test.finish();
   CHECK(test.out.text().size() == expected);
   CHECK(fs::file_size(folder / "logs/attempt_0/1/stdout.log") >= much);
@@ -254,15 +254,15 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
   Reader reader{FileDescriptor(ends[1])};
   size_t taken = 0;
   {
-    OutputPump pump({}, kTwoRanks, ours.get(), ours.get());
+    OutputMultiplexer multiplexer({}, kTwoRanks, ours.get(), ours.get());
     Pipe pipe = make_pipe();
-    pump.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
+    multiplexer.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
     taken = flood(pipe.write_end, 20'000'000);
     CHECK(taken < 3'000'000);
-    pump.drain(); // also now, which a write that waits would prevent
-    CHECK(readable(pump.done_fd(), kReadPatience));
+    multiplexer.drain(); // also now, which a write that waits would prevent
+    CHECK(readable(multiplexer.done_fd(), kReadPatience));
     CHECK((fcntl(ours.get(), F_GETFL) & O_NONBLOCK) == 0);
-    pump.message("ddprun: the end");
+    multiplexer.message("ddprun: the end");
     reader.until("ddprun: the end\n");
   }
   CHECK(reader.text().size() == taken + 4 * taken / 4096 + 16);
@@ -271,7 +271,7 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
 TEST_CASE("a lost standard error is told on standard output", "[unit]") {
   PumpTest test;
   test.err.close();
-  test.pump->message("ddprun: to nobody");
+  test.multiplexer->message("ddprun: to nobody");
   test.out.until("cannot write to standard error");
   say(test.rank(1), "goes on\n");
   test.out.until("[1] goes on\n");
@@ -281,12 +281,12 @@ TEST_CASE("a lost standard error is told on standard output", "[unit]") {
 TEST_CASE("streams that lead to one place never mix", "[unit]") {
   PumpTest test;
   FileDescriptor copy(dup(test.out_pipe.write_end.get()));
-  test.pump = std::make_unique<OutputPump>(
+  test.multiplexer = std::make_unique<OutputMultiplexer>(
       OutputOptions(), kTwoRanks, test.out_pipe.write_end.get(), copy.get());
   FileDescriptor rank = test.rank(0);
   say(rank, std::string(100'000, 'x'));
   test.out.until("x"); // the line's first piece
-  test.pump->message("ddprun: news");
+  test.multiplexer->message("ddprun: news");
   say(rank, std::string(100'000, 'x'));
   test.out.until("news");
   rank.reset();
@@ -321,4 +321,4 @@ TEST_CASE("lines stay whole where there is no terminal", "[unit]") {
   CHECK(count_of(test.out.text(), "prompt") == 1);
 }
 
-} // namespace ddp::test::output_pump_test
+} // namespace ddp::test::output_multiplexer_test

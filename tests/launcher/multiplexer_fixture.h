@@ -1,8 +1,8 @@
-// A pump with pipes or a terminal in this process, for tests.
+// A multiplexer with pipes or a terminal in this process, for tests.
 #pragma once
 
 #include <fcntl.h>
-#include <launcher/output/output_pump.h>
+#include <launcher/output/output_multiplexer.h>
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -88,23 +88,23 @@ struct WithoutSigpipe {
   }
 };
 
-// A pump that writes to two pipes.
+// A multiplexer that writes to two pipes.
 struct PumpTest {
   WithoutSigpipe without_sigpipe;
   Pipe out_pipe = make_pipe();
   Pipe err_pipe = make_pipe();
   Reader out{std::move(out_pipe.read_end)};
   Reader err{std::move(err_pipe.read_end)};
-  std::unique_ptr<OutputPump> pump;
+  std::unique_ptr<OutputMultiplexer> multiplexer;
 
   explicit PumpTest(const OutputOptions& options = {}) {
-    pump = std::make_unique<OutputPump>(
+    multiplexer = std::make_unique<OutputMultiplexer>(
         options, kTwoRanks, out_pipe.write_end.get(), err_pipe.write_end.get());
   }
 
   FileDescriptor rank(int rank, Stream stream = Stream::kOut, int attempt = 0) {
     Pipe pipe = make_pipe();
-    pump->add(std::move(pipe.read_end), {rank, rank, stream, attempt});
+    multiplexer->add(std::move(pipe.read_end), {rank, rank, stream, attempt});
     return std::move(pipe.write_end);
   }
 
@@ -122,15 +122,15 @@ struct PumpTest {
   }
 
   void drain() {
-    pump->drain();
-    REQUIRE(readable(pump->done_fd(), kReadPatience));
+    multiplexer->drain();
+    REQUIRE(readable(multiplexer->done_fd(), kReadPatience));
     uint64_t count = 0;
-    REQUIRE(read(pump->done_fd(), &count, sizeof count) == sizeof count);
+    REQUIRE(read(multiplexer->done_fd(), &count, sizeof count) == sizeof count);
   }
 
   void finish() {
     std::thread closing([this] { // which waits until all is read
-      pump.reset();
+      multiplexer.reset();
       out_pipe.write_end.reset();
       err_pipe.write_end.reset();
     });
@@ -163,10 +163,10 @@ struct TerminalTest {
   Terminal terminal;
   FileDescriptor to_keep{dup(terminal.slave.get())};
   Reader reader{std::move(terminal.master)};
-  std::unique_ptr<OutputPump> pump;
+  std::unique_ptr<OutputMultiplexer> multiplexer;
 
   explicit TerminalTest(int patience = kReadPatience) {
-    pump = std::make_unique<OutputPump>(
+    multiplexer = std::make_unique<OutputMultiplexer>(
         OutputOptions(),
         kTwoRanks,
         terminal.slave.get(),
@@ -176,14 +176,14 @@ struct TerminalTest {
 
   FileDescriptor rank(int rank) {
     Pipe pipe = make_pipe();
-    pump->add(std::move(pipe.read_end), {rank, rank, Stream::kOut, 0});
+    multiplexer->add(std::move(pipe.read_end), {rank, rank, Stream::kOut, 0});
     return std::move(pipe.write_end);
   }
 
   const std::string& finish() {
-    pump->finish();
+    multiplexer->finish();
     reader.until("the end");
-    pump.reset();
+    multiplexer.reset();
     return reader.text();
   }
 };
