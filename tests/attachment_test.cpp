@@ -119,7 +119,7 @@ RANKS_TEST("parameters and buffers may be ignored") {
       group,
       ReducerOptions()
           .parameters_to_ignore({"own", "mine", "left.bias"})
-          .unmanaged_leaves(Reaction::kError)); // they are none
+          .unmanaged_leaves(Severity::kError)); // they are none
   auto parameters = net->named_parameters();
   auto buffers = net->named_buffers();
   REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());
@@ -209,7 +209,7 @@ RANKS_TEST("leaves that nobody manages are reported in the first steps") {
   };
   {
     Reducer reducer(
-        net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
+        net, group, ReducerOptions().unmanaged_leaves(Severity::kError));
     REQUIRE_THROWS_WITH(
         train(reducer),
         Has("Float [2, 2]", "AddmmBackward", "register_module"));
@@ -218,7 +218,7 @@ RANKS_TEST("leaves that nobody manages are reported in the first steps") {
       net,
       group,
       ReducerOptions()
-          .unmanaged_leaves(Reaction::kError)
+          .unmanaged_leaves(Severity::kError)
           .known_leaves(forgotten[0]->parameters()));
   train(declared);
 }

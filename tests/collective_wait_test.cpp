@@ -10,7 +10,7 @@
 namespace ddp::test::collective_wait_test {
 
 using detail::Failure;
-using detail::FailureBoard;
+using detail::FailureStore;
 using std::chrono::seconds;
 
 /// A store that counts the requests to it.
@@ -171,8 +171,8 @@ TEST_CASE("a future that does not come ends at the group's timeout") {
 RANKS_TEST("collectives that come in time cost the store nothing") {
   const auto store = c10::make_intrusive<CountingStore>(group.store());
   auto& impl = detail::ProcessGroupImpl::of(group);
-  impl.board = FailureBoard::open(store, group.rank(), 3, false);
-  REQUIRE(impl.board);
+  impl.failure_store = FailureStore::open(store, group.rank(), 3, false);
+  REQUIRE(impl.failure_store);
   auto tensor = torch::ones({1000});
   // On a busy machine one may come late, which is asked for.
   bool in_time = false;
@@ -226,7 +226,7 @@ TEST_CASE("a backend's reason is told without its way through ranks") {
 TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto board = [&](int64_t rank) {
-    return FailureBoard::open(store, rank, 3, false);
+    return FailureStore::open(store, rank, 3, false);
   };
   const auto mine = board(0);
   REQUIRE(mine->read("/0").empty());
@@ -251,26 +251,26 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(first.rank == 1);
   REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
   REQUIRE(first.kind == Failure::Kind::kOwn);
-  board(1)->attend("/0", 4, "barrier");
-  const auto own = mine->attend("/0", 5, "all_reduce");
-  const auto attendance = [&](int64_t number) {
+  board(1)->mark_waiting("/0", 4, "barrier");
+  const auto own = mine->mark_waiting("/0", 5, "all_reduce");
+  const auto wait_status = [&](int64_t number) {
     std::ostringstream text;
-    for (const auto& rank : mine->attendance("/0", number)) {
+    for (const auto& rank : mine->wait_status("/0", number)) {
       text << (rank.came ? "came, " : "") << rank.call << ";";
     }
     return text.str();
   };
-  REQUIRE(attendance(4) == "came, all_reduce;came, barrier;;");
-  REQUIRE(attendance(5) == "came, all_reduce;barrier;;");
+  REQUIRE(wait_status(4) == "came, all_reduce;came, barrier;;");
+  REQUIRE(wait_status(5) == "came, all_reduce;barrier;;");
   board(1)->leave();
-  REQUIRE(attendance(4) == "came, all_reduce;came, ;;");
+  REQUIRE(wait_status(4) == "came, all_reduce;came, ;;");
   // One wait is told of at a time.
-  const auto later = board(1)->attend("/0", 6, "later");
-  REQUIRE(mine->may_tell_of_wait(*own));
-  REQUIRE(!board(1)->may_tell_of_wait(*later));
+  const auto later = board(1)->mark_waiting("/0", 6, "later");
+  REQUIRE(mine->may_report_wait(*own));
+  REQUIRE(!board(1)->may_report_wait(*later));
   mine->leave();
-  REQUIRE(board(1)->may_tell_of_wait(*later));
-  REQUIRE(!mine->may_tell_of_wait(*own));
+  REQUIRE(board(1)->may_report_wait(*later));
+  REQUIRE(!mine->may_report_wait(*own));
   // The first consequence counts, in all groups that have to do with its own.
   const auto consequence = [&](int64_t rank, const std::string& scope) {
     return board(rank)->report_consequence(
@@ -280,12 +280,12 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(consequence(2, "/1") == "seen by 2");
   REQUIRE(consequence(0, "") == "seen by 1");
   REQUIRE(consequence(0, "/1/0") == "seen by 2");
-  REQUIRE(!FailureBoard::open(nullptr, 0, 3, false));
+  REQUIRE(!FailureStore::open(nullptr, 0, 3, false));
 }
 
 TEST_CASE("only a connection's end counts as the end of the store") {
   const auto store = c10::make_intrusive<FailingStore>();
-  const auto board = FailureBoard::open(store, 1, 3, false);
+  const auto board = FailureStore::open(store, 1, 3, false);
   REQUIRE(board);
   store->error = std::make_exception_ptr(std::system_error(
       std::make_error_code(std::errc::resource_unavailable_try_again)));
@@ -295,7 +295,7 @@ TEST_CASE("only a connection's end counts as the end of the store") {
 
   const std::string line = "no record\n";
   store->append("board/failures", {line.begin(), line.end()});
-  FailureBoard::open(store, 2, 3, false)->report("", "gave up");
+  FailureStore::open(store, 2, 3, false)->report("", "gave up");
   const auto failures = board->read("");
   REQUIRE(!board->has_lost_rank_0());
   REQUIRE(failures.size() == 1);
@@ -306,7 +306,7 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   REQUIRE(board->read("").empty());
   REQUIRE(board->has_lost_rank_0());
   detail::ProcessGroupImpl group;
-  group.board = board;
+  group.failure_store = board;
   const detail::heartbeat::Activity activity(
       "barrier"); // of which nobody knows
   REQUIRE_THAT(

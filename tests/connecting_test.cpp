@@ -35,7 +35,7 @@ RANKS_TEST(
     part.address = whole.address;
     part.hosts = whole.hosts;
     part.store = c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
-    part.board = whole.board;
+    part.failure_store = whole.failure_store;
     part.scope = "/part";
     const detail::heartbeat::Activity activity("split");
     const auto start = Clock::now();

@@ -3,7 +3,7 @@
 #include <tests/support/mpirun.h>
 #include <tests/support/nets.h>
 
-#include <ddp/failure/level.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -129,18 +129,18 @@ std::string bits_in(const std::string& output) {
 }
 
 TEST_CASE("DDP_DEBUG is off, info or detail") {
-  using debug::Level;
+  using debug::DebugLevel;
   const auto level = [](const char* value) {
-    return debug::level([value](const char* name) {
+    return debug::debug_level([value](const char* name) {
       REQUIRE(std::string(name) == "DDP_DEBUG");
       return value ? std::optional<std::string>(value) : std::nullopt;
     });
   };
-  REQUIRE(level(nullptr) == Level::kOff);
-  REQUIRE(level("") == Level::kOff);
-  REQUIRE(level("off") == Level::kOff);
-  REQUIRE(level("info") == Level::kInfo);
-  REQUIRE(level("detail") == Level::kDetail);
+  REQUIRE(level(nullptr) == DebugLevel::kOff);
+  REQUIRE(level("") == DebugLevel::kOff);
+  REQUIRE(level("off") == DebugLevel::kOff);
+  REQUIRE(level("info") == DebugLevel::kInfo);
+  REQUIRE(level("detail") == DebugLevel::kDetail);
   REQUIRE_THROWS_AS(level("DETAIL"), c10::ValueError);
 }
 

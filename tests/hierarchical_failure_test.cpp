@@ -5,7 +5,7 @@
 
 namespace ddp::test::hierarchical_failure_test {
 
-using backends::hierarchical::Parts;
+using backends::hierarchical::SubBackends;
 
 class DoneWork : public c10d::Work {
  public:
@@ -55,20 +55,20 @@ class FakePart : public c10d::Backend {
 };
 
 struct Fakes {
-  c10::intrusive_ptr<FakePart> local = c10::make_intrusive<FakePart>();
-  c10::intrusive_ptr<FakePart> between = c10::make_intrusive<FakePart>();
-  c10::intrusive_ptr<FakePart> direct = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> intra_node = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> inter_node = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> flat = c10::make_intrusive<FakePart>();
   BackendPtr backend = backends::hierarchical::create(
       {"a", "a", "b", "b"},
       0,
-      Parts{local, between, direct});
+      SubBackends{intra_node, inter_node, flat});
 };
 
 TEST_CASE("the first failure of a part is that of all later operations") {
   Fakes fakes;
   Tensors tensors{torch::ones({4})};
   fakes.backend->allreduce(tensors, {})->wait();
-  fakes.between->trouble = "the cable is gone";
+  fakes.inter_node->trouble = "the cable is gone";
   const auto work = fakes.backend->allreduce(tensors, {});
   const auto text = error_of([&] { work->wait(); });
   REQUIRE_THAT(
@@ -77,7 +77,7 @@ TEST_CASE("the first failure of a part is that of all later operations") {
           "of 4 failed between hosts (fake): the cable is gone"));
   REQUIRE(work->isCompleted());
   REQUIRE(work->getFuture()->hasError());
-  for (const auto& part : {fakes.local, fakes.between, fakes.direct}) {
+  for (const auto& part : {fakes.intra_node, fakes.inter_node, fakes.flat}) {
     REQUIRE(part->aborted == 1);
   }
   for (const auto& call : std::vector<std::function<void()>>{
@@ -91,7 +91,7 @@ TEST_CASE("an abort is one of all parts") {
   Fakes fakes;
   Tensors tensors{torch::ones({4})};
   fakes.backend->abort();
-  REQUIRE(fakes.local->aborted + fakes.between->aborted == 2);
+  REQUIRE(fakes.intra_node->aborted + fakes.inter_node->aborted == 2);
   REQUIRE_THAT(
       error_of([&] { fakes.backend->allreduce(tensors, {}); }),
       Has("was aborted"));
@@ -103,11 +103,11 @@ TEST_CASE("a barrier is one of what went directly before it, too") {
   fakes.backend->barrier({})->wait();
   fakes.backend->send(tensors, 1, 0)->wait(); // which the others do not call
   fakes.backend->barrier({})->wait();
-  REQUIRE(fakes.direct->barriers == 0);
+  REQUIRE(fakes.flat->barriers == 0);
   fakes.backend->alltoall(tensors, tensors, {})->wait();
   fakes.backend->barrier({})->wait();
   fakes.backend->barrier({})->wait();
-  REQUIRE(fakes.direct->barriers == 1);
+  REQUIRE(fakes.flat->barriers == 1);
 }
 
 TEST_CASE("memory comes from the part within the host") {
@@ -117,7 +117,7 @@ TEST_CASE("memory comes from the part within the host") {
       fakes.backend->allocateTensor(3, torch::kLong),
       torch::tensor({42, 42, 42})));
   const auto alone = backends::hierarchical::create(
-      {"a", "b"}, 0, Parts{nullptr, fakes.between, fakes.direct});
+      {"a", "b"}, 0, SubBackends{nullptr, fakes.inter_node, fakes.flat});
   REQUIRE(!alone->supportsTensorAlloc(0));
 }
 

@@ -173,18 +173,18 @@ class SampleCount : public Joinable {
   explicit SampleCount(ProcessGroup group) : group_(std::move(group)) {}
 
   void add(int64_t samples) {
-    announce();
+    notify_join_context();
     sum(samples);
   }
   int64_t total = 0;
   int64_t root = -1;
 
  protected:
-  void shadow(const JoinStep& step) override {
+  void main_hook(const JoinStep& step) override {
     REQUIRE(step.live < group_.size());
     sum(0);
   }
-  void end_join(int64_t its_root) override {
+  void post_hook(int64_t its_root) override {
     root = its_root;
   }
 

@@ -3,7 +3,7 @@
 
 #include <common/scheduler/rank_environment.h>
 #include <launcher/output/line_splitter.h>
-#include <launcher/output/output_pump.h>
+#include <launcher/output/output_multiplexer.h>
 #include <launcher/output/screen.h>
 
 namespace ddp::test::launcher_test {

@@ -1,6 +1,6 @@
 #include <tests/support/ranks.h>
 
-#include <ddp/failure/failure_board.h>
+#include <ddp/failure/failure_store.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -180,7 +180,8 @@ void wait_for_the_others(const ProcessGroup& group) {
     return rank.came && !rank.call.empty();
   };
   for (int64_t waiting = 0; waiting < group.size() - 1;) {
-    const auto ranks = impl.board->attendance(impl.scope, impl.launched + 1);
+    const auto ranks =
+        impl.failure_store->wait_status(impl.scope, impl.launched + 1);
     waiting = std::count_if(ranks.begin(), ranks.end(), waits);
   }
 }

@@ -70,7 +70,8 @@ TEST_CASE(
       const auto group = shm_group();
       if (group.rank() == victim) {
         // As far as a duplicate comes before it connects.
-        detail::meet(detail::ProcessGroupImpl::of(group), "duplicate");
+        detail::wait_for_all_ranks(
+            detail::ProcessGroupImpl::of(group), "duplicate");
         kill(getpid(), SIGKILL);
       }
       const auto error = error_after([&] { group.duplicate(); }, seconds(4));

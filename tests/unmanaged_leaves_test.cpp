@@ -14,11 +14,11 @@ const auto kNowhere = [](const at::Tensor&) { return false; };
 std::string report_of(
     UnmanagedLeaves& leaves,
     const at::Tensor& loss,
-    const std::function<bool(const at::Tensor&)>& managed_elsewhere = kNowhere,
+    const std::function<bool(const at::Tensor&)>& reduced_elsewhere = kNowhere,
     const std::vector<at::Tensor>& inputs = {}) {
   std::string text = "the hook did not run";
   loss.register_hook(
-      [&](const at::Tensor&) { text = leaves.inspect(managed_elsewhere); });
+      [&](const at::Tensor&) { text = leaves.inspect(reduced_elsewhere); });
   if (inputs.empty()) {
     loss.backward();
   } else {

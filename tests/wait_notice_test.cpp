@@ -164,7 +164,7 @@ RANKS_TEST(
     "a wait is told of once, also where no store says who tells",
     3,
     ProcessGroupOptions().wait_notice(seconds(1))) {
-  detail::ProcessGroupImpl::of(group).board.reset();
+  detail::ProcessGroupImpl::of(group).failure_store.reset();
   int told = 0;
   const WarningListener listener([&](const std::string&) { ++told; });
   if (group.rank() == 2) {
@@ -180,7 +180,7 @@ RANKS_TEST(
     ProcessGroupOptions().backend("gloo").wait_notice(seconds(1))) {
   torch::nn::BatchNorm1d net(2);
   Reducer reducer(
-      net, group, ReducerOptions().unmanaged_leaves(Reaction::kIgnore));
+      net, group, ReducerOptions().unmanaged_leaves(Severity::kIgnore));
   const auto store = group.store();
   const WarningListener listener([&](const auto& text) {
     REQUIRE_THAT(text, Has("has waited for 1 s in broadcast of buffers"));

@@ -270,7 +270,7 @@ RANKS_TEST("autograd::grad through the wrapper's output is not reduced") {
 RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
   auto net = std::make_shared<BranchNet>();
   DistributedDataParallel<BranchNet> model(
-      net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
+      net, group, ReducerOptions().unmanaged_leaves(Severity::kError));
   const torch::NoGradGuard no_grad;
   for (auto& parameter : net->parameters()) {
     parameter.set_requires_grad(false);

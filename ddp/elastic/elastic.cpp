@@ -5,7 +5,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 #include <ddp/support/snapshot_memory.h>
 
 #include <ATen/ATen.h>
@@ -112,7 +112,7 @@ bool follows_from_change(const std::exception& error) {
 /// forms it is left to itself.
 std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
   auto group =
-      detail::on_own_thread([options] { return init_process_group(options); });
+      detail::run_detached([options] { return init_process_group(options); });
   while (group.wait_for(kLook) != std::future_status::ready) {
     if (elastic_pause::is_asked()) {
       return std::nullopt;
@@ -154,7 +154,7 @@ struct DDP_LOCAL ElasticRun::Impl {
   }
 
   /// Finds the rank whose copy counts. Whether the training goes on.
-  bool meet() {
+  bool agree_on_progress() {
     flag.emplace(group, "ElasticRun::step");
     root = -1;
     int64_t most = -1;
@@ -175,7 +175,7 @@ struct DDP_LOCAL ElasticRun::Impl {
 
   /// Returns where the training is over, and throws where the nodes change.
   void train_once(const std::function<void()>& train) {
-    if (meet()) {
+    if (agree_on_progress()) {
       train();
       flag->finish();
     }

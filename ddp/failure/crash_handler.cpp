@@ -1,6 +1,6 @@
 #include <ddp/failure/crash_handler.h>
 
-#include <common/plain_text.h>
+#include <common/signal_safe_buffer.h>
 #include <ddp/failure/error_file.h>
 #include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
@@ -109,7 +109,7 @@ std::string_view file_name(const char* path) {
 }
 
 /// "#0 symbol+0x12 (libfoo.so+0x345)"
-void add_frame(PlainText& text, int number, void* frame) {
+void add_frame(SignalSafeBuffer& text, int number, void* frame) {
   text.add('#').add_number(static_cast<uint64_t>(number)).add(' ');
   Dl_info info{};
   // A call may be its function's last instruction: look before its return.
@@ -129,7 +129,7 @@ void add_frame(PlainText& text, int number, void* frame) {
   text.add("\\n");
 }
 
-void add_message(PlainText& text, const siginfo_t& info) {
+void add_message(SignalSafeBuffer& text, const siginfo_t& info) {
   const int number = info.si_signo;
   text.add("Signal ").add_number(static_cast<uint64_t>(number)).add(" (");
   for (const auto& signal : kSignals) {
@@ -145,7 +145,7 @@ void add_message(PlainText& text, const siginfo_t& info) {
   }
 }
 
-void add_details(PlainText& text) {
+void add_details(SignalSafeBuffer& text) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   const auto seconds = static_cast<uint64_t>(now.tv_sec);
@@ -162,7 +162,7 @@ void add_details(PlainText& text) {
 }
 
 void write_report(const siginfo_t& info, const Stack& stack) {
-  PlainText text(crash.text, sizeof(crash.text));
+  SignalSafeBuffer text(crash.text, sizeof(crash.text));
   text.add("{\"message\":{\"message\":\"");
   add_message(text, info);
   text.add("\",\"extraInfo\":{");
@@ -177,7 +177,7 @@ void write_report(const siginfo_t& info, const Stack& stack) {
 
 void dump_collectives(const siginfo_t& info) {
   char memory[128];
-  PlainText text(memory, sizeof(memory) - 1);
+  SignalSafeBuffer text(memory, sizeof(memory) - 1);
   add_message(text, info);
   memory[text.view().size()] = '\0';
   debug::flight_recorder::dump(memory);

@@ -2,7 +2,7 @@
 
 #include <common/file_descriptor.h>
 #include <common/host_name.h>
-#include <common/plain_text.h>
+#include <common/signal_safe_buffer.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 
@@ -20,7 +20,7 @@
 namespace ddp::debug::flight_recorder {
 namespace {
 
-using detail::PlainText;
+using detail::SignalSafeBuffer;
 
 struct Entry {
   /// From 1; 0 while it is written.
@@ -107,18 +107,18 @@ const char* name_of(State state) {
   }
 }
 
-void add_text(PlainText& text, const char* name, const char* value) {
+void add_text(SignalSafeBuffer& text, const char* name, const char* value) {
   text.add(",\"").add(name).add("\":\"").add_escaped(value).add('"');
 }
 
-void add_number(PlainText& text, const char* name, int64_t value) {
+void add_number(SignalSafeBuffer& text, const char* name, int64_t value) {
   text.add(",\"").add(name).add("\":");
   text.add_number(static_cast<uint64_t>(value));
 }
 
 bool write_head(int file, const Recorder& recorder, const char* reason) {
   char memory[8 * sizeof(recorder.failure)];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   text.add("{\"ddp_flight_record\":1");
   add_number(text, "rank", recorder.rank);
   add_number(text, "size", recorder.size);
@@ -135,7 +135,7 @@ bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
     return true;
   }
   char memory[4096];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   text.add(first ? "\n" : ",\n").add("{\"number\":").add_number(number);
   add_text(text, "group", entry.group);
   add_text(text, "backend", entry.backend);
@@ -277,7 +277,7 @@ void dump(const char* reason) noexcept {
   mkdir(recorder->folder, 0777); // where it was removed
   // Several threads may be at it.
   char memory[sizeof(recorder->path) + 16];
-  PlainText draft(memory, sizeof(memory) - 1);
+  SignalSafeBuffer draft(memory, sizeof(memory) - 1);
   draft.add(recorder->path).add(".part").add_number(recorder->dumps++);
   memory[draft.view().size()] = '\0';
   const int file = open(memory, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -1,7 +1,7 @@
 #include <ddp/failure/heartbeat.h>
 
 #include <common/elastic_page.h>
-#include <common/plain_text.h>
+#include <common/signal_safe_buffer.h>
 #include <ddp/failure/elastic_pause.h>
 
 #include <sys/mman.h>
@@ -112,7 +112,7 @@ void failed_by_another() noexcept {
 void stepped(int64_t number) noexcept {
   page().step.store(number, kRelaxed);
   char memory[48];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   text.add("after step ").add_number(static_cast<uint64_t>(number));
   write_activity(text.view());
 }
@@ -123,7 +123,7 @@ void began_bucket(
     int64_t step,
     std::string_view owner) noexcept {
   char memory[HeartbeatPage::kActivitySize];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   text.add("bucket ").add_number(place).add(" of ").add_number(count);
   text.add(", step ").add_number(static_cast<uint64_t>(step)).add(owner);
   write_activity(text.view());
@@ -160,7 +160,7 @@ Activity::~Activity() {
     return;
   }
   char memory[HeartbeatPage::kActivitySize];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   text.add("after ").add(name_);
   write_activity(text.view());
 }
@@ -171,7 +171,7 @@ const Activity& Activity::first() const noexcept {
 
 void Activity::write() const noexcept {
   char memory[HeartbeatPage::kActivitySize];
-  PlainText text(memory, sizeof(memory));
+  SignalSafeBuffer text(memory, sizeof(memory));
   if (outer_) {
     first().describe(text);
     text.add(": ");
@@ -180,13 +180,13 @@ void Activity::write() const noexcept {
   write_activity(text.view());
 }
 
-void Activity::describe_caller(PlainText& text) const noexcept {
+void Activity::describe_caller(SignalSafeBuffer& text) const noexcept {
   if (outer_) {
     first().describe(text);
   }
 }
 
-void Activity::describe(PlainText& text) const noexcept {
+void Activity::describe(SignalSafeBuffer& text) const noexcept {
   text.add(name_);
   if (!object_.empty()) {
     text.add("(\"").add(object_).add("\")");
@@ -201,7 +201,7 @@ void Activity::describe(PlainText& text) const noexcept {
 }
 
 void copy_caller(char* text, size_t size) noexcept {
-  PlainText caller(text, size - 1);
+  SignalSafeBuffer caller(text, size - 1);
   if (innermost) {
     innermost->describe_caller(caller);
   }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 namespace ddp::detail {
-class PlainText;
+class SignalSafeBuffer;
 }
 
 /// What this rank says of its progress: to ddprun, which finds hanging ranks by
@@ -60,12 +60,12 @@ class Activity {
   ~Activity();
 
   /// Writes the outermost one around it, if any.
-  void describe_caller(PlainText& text) const noexcept;
+  void describe_caller(SignalSafeBuffer& text) const noexcept;
 
  private:
   const Activity& first() const noexcept;
   void write() const noexcept;
-  void describe(PlainText& text) const noexcept;
+  void describe(SignalSafeBuffer& text) const noexcept;
 
   const char* name_;
   std::string_view object_;

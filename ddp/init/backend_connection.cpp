@@ -4,11 +4,11 @@
 #include <ddp/backends/gloo.h>
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/shm.h>
-#include <ddp/debug/observed.h>
-#include <ddp/init/silent_hosts.h>
+#include <ddp/debug/backend_wrapper.h>
+#include <ddp/init/unreachable_hosts.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -22,15 +22,15 @@ BackendPtr connect_by(
     ProcessGroupImpl& group,
     const std::function<BackendPtr()>& create,
     const std::function<std::string()>& clue,
-    const Witness& witness = nullptr) {
+    const LivenessCheck& check_liveness = nullptr) {
   return guarded(group, "connecting", [&] {
-    auto result = on_own_thread(create);
+    auto result = run_detached(create);
     BackendPtr backend;
     wait_with_timeout(
         group,
         [&](std::chrono::milliseconds slice) {
           if (result.wait_for(slice) != std::future_status::ready) {
-            const auto ended = witness ? witness() : "";
+            const auto ended = check_liveness ? check_liveness() : "";
             DDP_CHECK(ended.empty(), ended);
             return false;
           }
@@ -49,7 +49,7 @@ std::string ended_rank(
     const std::vector<int64_t>& ranks) {
   return group.backend == "shm"
       ? backends::shm::ended_rank(
-            debug::unobserved(*group.group->getBackend(c10::kCPU)), ranks)
+            debug::unwrap_backend(*group.group->getBackend(c10::kCPU)), ranks)
       : "";
 }
 
@@ -74,18 +74,18 @@ BackendPtr connect_over_gloo(
   return connect_by(
       group,
       [options] { return backends::gloo::create(options); },
-      [&] { return silent_hosts(group); });
+      [&] { return unreachable_hosts(group); });
 }
 
 BackendPtr connect_over_shm(
     ProcessGroupImpl& group,
     const backends::BackendOptions& options,
-    const Witness& witness) {
+    const LivenessCheck& check_liveness) {
   return connect_by(
       group,
       [options] { return backends::shm::create(options); },
       nullptr,
-      witness);
+      check_liveness);
 }
 
 BackendPtr connect_by_hosts(ProcessGroupImpl& group) {
@@ -98,19 +98,19 @@ BackendPtr connect_by_hosts(ProcessGroupImpl& group) {
     options.size = static_cast<int>(size);
     return options;
   };
-  backends::hierarchical::Parts parts;
+  backends::hierarchical::SubBackends sub_backends;
   const auto here = placement.ranks[host].size();
   if (here > 1) {
-    parts.local = connect_over_shm(
+    sub_backends.intra_node = connect_over_shm(
         group, part("shm_" + std::to_string(host), place, here));
   }
-  parts.direct = connect_over_gloo(group, backend_options(group, "gloo"));
+  sub_backends.flat = connect_over_gloo(group, backend_options(group, "gloo"));
   if (place == 0 && placement.hosts() > 1) {
-    parts.between = connect_over_gloo(
+    sub_backends.inter_node = connect_over_gloo(
         group, part("gloo_between", host, placement.ranks.size()));
   }
   return backends::hierarchical::create(
-      group.hosts, static_cast<int>(group.rank), parts);
+      group.hosts, static_cast<int>(group.rank), sub_backends);
 }
 
 } // namespace ddp::detail

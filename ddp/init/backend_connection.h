@@ -13,10 +13,10 @@ backends::BackendOptions backend_options(
     const std::string& name);
 
 /// Says which rank's process has ended, or nothing.
-using Witness = std::function<std::string()>;
+using LivenessCheck = std::function<std::string()>;
 
 /// `connect` for a group whose ranks a group already knows.
-void connect(ProcessGroupImpl& impl, const Witness& witness);
+void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness);
 
 /// Whether one of these ranks has ended, where the backend can see that.
 std::string ended_rank(
@@ -34,7 +34,7 @@ c10::intrusive_ptr<c10d::Backend> connect_over_gloo(
 c10::intrusive_ptr<c10d::Backend> connect_over_shm(
     ProcessGroupImpl& group,
     const backends::BackendOptions& options,
-    const Witness& witness = nullptr);
+    const LivenessCheck& check_liveness = nullptr);
 
 /// Shared memory within hosts and gloo between them. Collective over the group.
 c10::intrusive_ptr<c10d::Backend> connect_by_hosts(ProcessGroupImpl& group);

@@ -1,11 +1,11 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
-#include <ddp/debug/observed.h>
+#include <ddp/debug/backend_wrapper.h>
 #include <ddp/init/backend_connection.h>
-#include <ddp/init/failure_watch.h>
+#include <ddp/init/watchdog.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <ATen/SequenceNumber.h>
 #include <c10/util/thread_name.h>
@@ -23,7 +23,7 @@ constexpr auto kEndTime = std::chrono::seconds(10);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 void connect_gloo(ProcessGroupImpl& impl) {
-  const auto gloo = debug::observed(
+  const auto gloo = debug::wrap_backend(
       impl, connect_over_gloo(impl, backend_options(impl, "gloo")));
   impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
   impl.group->setDefaultBackend(BackendType::GLOO);
@@ -36,11 +36,11 @@ void connect_nccl(ProcessGroupImpl& impl) {
   const auto nccl =
       backends::nccl::create(backend_options(impl, "nccl"), impl.device);
   impl.group->setBackend(
-      c10::kCUDA, BackendType::NCCL, debug::observed(impl, nccl));
+      c10::kCUDA, BackendType::NCCL, debug::wrap_backend(impl, nccl));
   impl.group->setDefaultBackend(BackendType::NCCL);
   guarded(impl, "connecting over NCCL", [&] {
     // It has no timeout of its own, and no abort.
-    auto connected = on_own_thread([nccl, device = impl.device] {
+    auto connected = run_detached([nccl, device = impl.device] {
       nccl->eagerConnectSingleDevice(device);
     });
     wait_with_timeout(impl, [&](std::chrono::milliseconds slice) {
@@ -51,7 +51,7 @@ void connect_nccl(ProcessGroupImpl& impl) {
       return true;
     });
   });
-  impl.watch = std::make_unique<FailureWatch>(impl, nccl);
+  impl.watch = std::make_unique<Watchdog>(impl, nccl);
 }
 
 /// Backends of ours that c10d has no name for; a group can have one of these.
@@ -59,12 +59,12 @@ void connect_custom(
     ProcessGroupImpl& impl,
     const c10::intrusive_ptr<c10d::Backend>& backend) {
   impl.group->setBackend(
-      c10::kCPU, BackendType::CUSTOM, debug::observed(impl, backend));
+      c10::kCPU, BackendType::CUSTOM, debug::wrap_backend(impl, backend));
   impl.group->setDefaultBackend(BackendType::CUSTOM);
 }
 
 void connect_mpi(ProcessGroupImpl& impl) {
-  const auto mpi = debug::observed(
+  const auto mpi = debug::wrap_backend(
       impl, impl.communicator->create(backend_options(impl, "mpi")));
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
   impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
@@ -96,7 +96,7 @@ void report_unused(const ProcessGroupImpl& impl) {
 /// meanwhile, since a rank may fail now too.
 bool is_flushed(ProcessGroupImpl& impl) {
   const auto nccl = impl.group->getBackend(c10::kCUDA);
-  const auto flushed = on_own_thread([nccl] { nccl->waitForPendingWorks(); });
+  const auto flushed = run_detached([nccl] { nccl->waitForPendingWorks(); });
   const auto deadline = Clock::now() + kEndTime;
   while (flushed.wait_for(kLook) != std::future_status::ready) {
     if (!impl.first_error.reason().empty() || Clock::now() > deadline) {
@@ -112,7 +112,7 @@ void connect(ProcessGroupImpl& impl) {
   connect(impl, nullptr);
 }
 
-void connect(ProcessGroupImpl& impl, const Witness& witness) {
+void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
   impl.group = c10::make_intrusive<c10d::ProcessGroup>(
       impl.store, static_cast<int>(impl.rank), static_cast<int>(impl.size));
   impl.group->setGroupName("ddp");
@@ -120,7 +120,8 @@ void connect(ProcessGroupImpl& impl, const Witness& witness) {
     connect_mpi(impl);
   } else if (impl.backend == "shm") {
     connect_custom(
-        impl, connect_over_shm(impl, backend_options(impl, "shm"), witness));
+        impl,
+        connect_over_shm(impl, backend_options(impl, "shm"), check_liveness));
   } else if (impl.backend == "hierarchical") {
     connect_custom(impl, connect_by_hosts(impl));
   } else {
@@ -131,7 +132,7 @@ void connect(ProcessGroupImpl& impl, const Witness& witness) {
   }
   // Some ranks may still be reading addresses from the store, which ends with
   // rank 0: nobody goes on before all are connected.
-  meet(impl, "connecting");
+  wait_for_all_ranks(impl, "connecting");
   debug::announce(impl);
 }
 
@@ -160,7 +161,7 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   const bool complete = !broken && flushed && std::uncaught_exceptions() == 0;
   try {
     const auto ended =
-        on_own_thread([group = std::move(group), nccl, complete]() mutable {
+        run_detached([group = std::move(group), nccl, complete]() mutable {
           if (nccl) {
             end(*group, complete);
           }

@@ -46,7 +46,7 @@ std::shared_ptr<Impl> child_of(Impl& parent, const std::string& name) {
   child->store =
       c10::make_intrusive<c10d::PrefixStore>("group_" + name, parent.store);
   child->hosts_store = parent.hosts_store;
-  child->board = parent.board;
+  child->failure_store = parent.failure_store;
   child->scope = parent.scope + "/" + name;
   return child;
 }
@@ -152,7 +152,7 @@ std::chrono::milliseconds timeout_of(
 
 ProcessGroup ProcessGroup::duplicate() const {
   // Connecting cannot be interrupted where a rank fails before it comes.
-  detail::meet(*impl_, "duplicate");
+  detail::wait_for_all_ranks(*impl_, "duplicate");
   if (impl_->address.empty()) {
     // Alone, or a group that was handed to us: no way to connect it anew.
     return *this;
@@ -200,7 +200,8 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   }
   impl->address = address;
   impl->communicator = std::move(communicator);
-  impl->board = impl->board ? impl->board->of(members) : nullptr;
+  impl->failure_store =
+      impl->failure_store ? impl->failure_store->of(members) : nullptr;
   detail::connect(*impl, [&] { return detail::ended_rank(*impl_, members); });
   return Impl::group_of(impl);
 }
@@ -233,7 +234,7 @@ ProcessGroup ProcessGroup::from_c10d(
   if (impl->store) {
     impl->store =
         c10::make_intrusive<c10d::PrefixStore>("ddp_" + name, impl->store);
-    impl->board = detail::FailureBoard::open(
+    impl->failure_store = detail::FailureStore::open(
         impl->store, impl->rank, impl->size, impl->hosts_store);
   }
   return result;

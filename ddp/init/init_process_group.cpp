@@ -6,9 +6,9 @@
 #include <ddp/environment/misspelt_variables.h>
 #include <ddp/environment/pmix.h>
 #include <ddp/failure/crash_handler.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/failure/error_file.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/failure/level.h>
 #include <ddp/init/device_choice.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group.h>
@@ -65,7 +65,8 @@ RankInfo describe_self(
       {"device", device ? (device->is_cuda() ? "cuda" : "cpu") : "unset"},
       {"share_gpus", *options.share_gpus() ? "true" : "false"},
       {"DDP_DEBUG",
-       debug::level() == debug::Level::kDetail ? "detail" : "off or info"},
+       debug::debug_level() == debug::DebugLevel::kDetail ? "detail"
+                                                          : "off or info"},
       {"check_replicas", *options.check_replicas() ? "true" : "false"}};
   self.times = {
       {"DDP_TIMEOUT", in_seconds(*options.timeout())},
@@ -275,7 +276,7 @@ void report_to_launcher(const ProcessGroupOptions& options) {
   heartbeat::attach();
   if (options.report_uncaught()) {
     report_uncaught(nullptr); // first: DDP_DEBUG may have no level's name
-    if (find_error_file() || debug::level() != debug::Level::kOff) {
+    if (find_error_file() || debug::debug_level() != debug::DebugLevel::kOff) {
       report_crashes();
     }
   }
@@ -317,10 +318,10 @@ ProcessGroup form_group(
   impl->wait_notice = *options.wait_notice();
   impl->address = reachable_address(met.members);
   impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
-  impl->board = FailureBoard::open(
+  impl->failure_store = FailureStore::open(
       impl->store, impl->rank, impl->size, impl->hosts_store);
   if (options.report_uncaught()) {
-    report_uncaught(impl->board);
+    report_uncaught(impl->failure_store);
   }
   connect(*impl);
   if (impl->rank == 0 && impl->checks_replicas) { // one tells for all

@@ -1,14 +1,14 @@
 #include <ddp/process_group/collective_wait.h>
 
 #include <ddp/backends/common/backend_work.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/failure/level.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/wait_report.h>
+#include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
 
 #include <thread>
 
@@ -45,26 +45,27 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
 }
 
 /// Throws with the reason of an end that the backend noticed itself. `state` is
-/// what `attend` returned, if this rank has said that it waits.
+/// what `mark_waiting` returned, if this rank has said that it waits.
 [[noreturn]] void explain(
     const ProcessGroupImpl& group,
     int64_t number,
     const std::exception& error,
-    std::optional<BoardState> state) {
+    std::optional<WaitState> state) {
   const auto reason = reason_of_end(group, error_text(error));
-  if (!group.board) {
+  if (!group.failure_store) {
     throw WaitFailure{
         c10::str(": ", reason, own_remedy()), WaitFailure::Kind::kKnown};
   }
   if (!state) {
-    state = group.board->attend(group.scope, group.launched, own_call());
+    state = group.failure_store->mark_waiting(
+        group.scope, group.launched, own_call());
   }
-  auto failures = group.board->read(group.scope);
+  auto failures = group.failure_store->read(group.scope);
   // If the time is over all others have had theirs to say why.
   if (reason.rfind(backends::kTimedOut, 0) != 0) {
     for (int look = 0; failures.empty() && look < kCauseLooks; ++look) {
       std::this_thread::sleep_for(kWaitSlice);
-      failures = group.board->read(group.scope);
+      failures = group.failure_store->read(group.scope);
     }
   }
   if (!failures.empty()) {
@@ -73,7 +74,7 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   throw WaitFailure{
       c10::str(": ", reason, all_ranks(group, number)),
       WaitFailure::Kind::kNew,
-      state.value_or(BoardState()).lines};
+      state.value_or(WaitState()).lines};
 }
 
 void look_for_change() {
@@ -93,15 +94,16 @@ void wait_in_slices(
   const auto start = Clock::now();
   const auto long_wait =
       std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
-  std::optional<BoardState> state;
+  std::optional<WaitState> state;
   auto notice = group.wait_notice;
   bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
       look_for_failure(group);
       const auto waited = Clock::now() - start;
-      if (group.board && !state && waited > long_wait) {
-        state = group.board->attend(group.scope, group.launched, own_call());
+      if (group.failure_store && !state && waited > long_wait) {
+        state = group.failure_store->mark_waiting(
+            group.scope, group.launched, own_call());
       }
       if (!told && waited > notice) {
         told = tell_of_wait(group, number, state);
@@ -109,7 +111,7 @@ void wait_in_slices(
       }
     }
     if (state) {
-      group.board->leave();
+      group.failure_store->leave();
     }
   } catch (const std::exception& error) {
     explain(group, number, error, state);
@@ -141,8 +143,8 @@ void give_up(
     return;
   }
   impl.first_error.set("this rank gave up: " + text);
-  if (impl.board) {
-    impl.board->report(impl.scope, text, kind);
+  if (impl.failure_store) {
+    impl.failure_store->report(impl.scope, text, kind);
   }
 }
 
@@ -158,10 +160,10 @@ void look_for_failure(const ProcessGroupImpl& group) {
     throw WaitFailure{
         " because another collective did: " + own, WaitFailure::Kind::kKnown};
   }
-  if (!group.board) {
+  if (!group.failure_store) {
     return;
   }
-  const auto failures = group.board->read(group.scope);
+  const auto failures = group.failure_store->read(group.scope);
   if (!failures.empty()) {
     throw caused_by(failures);
   }
@@ -189,8 +191,8 @@ void fail(
   if (failure.kind != Kind::kCommon) {
     heartbeat::failed_by_another();
   }
-  if (failure.kind == Kind::kNew && group.board) {
-    message = group.board->report_consequence(
+  if (failure.kind == Kind::kNew && group.failure_store) {
+    message = group.failure_store->report_consequence(
         group.scope, message, failure.earlier_lines);
   }
   group.first_error.set(message);
@@ -211,7 +213,8 @@ void fail(
   }
   // A backend does not start what follows a collective that has failed, maybe
   // one that nobody has waited for.
-  if (group.board && dynamic_cast<const c10::DistBackendError*>(&error)) {
+  if (group.failure_store &&
+      dynamic_cast<const c10::DistBackendError*>(&error)) {
     try {
       explain(group, group.launched, error, std::nullopt);
     } catch (const WaitFailure& failure) {
@@ -298,7 +301,7 @@ void wait_for(
           do {
             if (!there.valid()) {
               there =
-                  on_own_thread([store, key] { return store->check({key}); });
+                  run_detached([store, key] { return store->check({key}); });
             }
             if (there.wait_until(end) == std::future_status::ready &&
                 there.get()) {

@@ -25,7 +25,7 @@ struct WaitFailure {
     kWhole, ///< they know, and `cause` is the whole message
     kCommon, ///< `cause` is the whole message of a `c10::ValueError`
   } kind = Kind::kNew;
-  /// The lines of the failure board that this wait has nothing to do with.
+  /// The lines of the failure store that this wait has nothing to do with.
   size_t earlier_lines = 0;
 };
 

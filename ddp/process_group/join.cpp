@@ -58,9 +58,9 @@ struct JoinState {
       const Join::Joinables& all,
       const JoinOptions& its_options);
 
-  JoinStep announce(const Joinable& joinable, int64_t call);
+  JoinStep notify_join_context(const Joinable& joinable, int64_t call);
   bool shares(const Joinable& joinable) const;
-  void shadow();
+  void run_main_hooks();
   void complete_before(const Joinable& next);
   std::vector<int64_t> exchange(int64_t code);
   JoinStep step_of(const std::vector<int64_t>& codes, int64_t code);
@@ -70,7 +70,7 @@ struct JoinState {
   JoinOptions options;
   std::vector<Joinable*> joinables; // empty when it has ended
   /// Those whose shadow is under way.
-  std::vector<Joinable*> shadowing;
+  std::vector<Joinable*> in_main_hook;
   int64_t root = group.size() - 1;
   const int exceptions_at_construction = std::uncaught_exceptions();
 };
@@ -105,7 +105,7 @@ JoinState::JoinState(
   }
 }
 
-void JoinState::shadow() {
+void JoinState::run_main_hooks() {
   if (joinables.empty()) {
     return;
   }
@@ -128,18 +128,18 @@ void JoinState::shadow() {
     }
     auto* next = joinables[static_cast<size_t>(place_in(code))];
     complete_before(*next);
-    next->shadow(step);
-    shadowing.push_back(next);
+    next->main_hook(step);
+    in_main_hook.push_back(next);
     if (!shares(*next)) {
-      shadowing.pop_back();
-      next->complete_shadow();
+      in_main_hook.pop_back();
+      next->complete_main_hook();
     }
   }
-  for (auto* each : shadowing) {
-    each->complete_shadow();
+  for (auto* each : in_main_hook) {
+    each->complete_main_hook();
   }
   for (auto* each : joinables) {
-    each->end_join(root);
+    each->post_hook(root);
   }
 }
 
@@ -154,19 +154,23 @@ bool JoinState::shares(const Joinable& joinable) const {
 /// What goes on beside others waits for itself alone.
 void JoinState::complete_before(const Joinable& next) {
   std::vector<Joinable*> left;
-  for (auto* each : shadowing) {
+  for (auto* each : in_main_hook) {
     if (next.overlaps() && each->overlaps() && each != &next) {
       left.push_back(each);
     } else {
-      each->complete_shadow();
+      each->complete_main_hook();
     }
   }
-  shadowing = std::move(left);
+  in_main_hook = std::move(left);
 }
 
-JoinStep JoinState::announce(const Joinable& joinable, int64_t call) {
+JoinStep JoinState::notify_join_context(
+    const Joinable& joinable,
+    int64_t call) {
   DDP_CHECK_VALUE(
-      call >= 0 && call < kCalls, "Joinable::announce: call is {}", call);
+      call >= 0 && call < kCalls,
+      "Joinable::notify_join_context: call is {}",
+      call);
   const heartbeat::Activity activity("Join");
   const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -
       joinables.begin();
@@ -235,7 +239,7 @@ void JoinState::release() {
     each->join_ = nullptr;
   }
   joinables.clear();
-  shadowing.clear();
+  in_main_hook.clear();
 }
 
 } // namespace detail
@@ -246,11 +250,11 @@ Joinable::~Joinable() {
   }
 }
 
-std::optional<JoinStep> Joinable::announce(int64_t call) {
+std::optional<JoinStep> Joinable::notify_join_context(int64_t call) {
   if (!join_) {
     return std::nullopt;
   }
-  return join_->announce(*this, call);
+  return join_->notify_join_context(*this, call);
 }
 
 bool Joinable::shares_steps() const {
@@ -278,7 +282,7 @@ Join::~Join() noexcept(false) {
 void Join::finish() {
   const detail::heartbeat::Activity activity("Join::finish");
   try {
-    state_->shadow();
+    state_->run_main_hooks();
   } catch (...) {
     state_->release();
     throw;

@@ -174,7 +174,9 @@ std::vector<at::Tensor> detail::gather_equal(
   return outputs[0];
 }
 
-void detail::meet(detail::ProcessGroupImpl& group, const char* operation) {
+void detail::wait_for_all_ranks(
+    detail::ProcessGroupImpl& group,
+    const char* operation) {
   const Activity activity(operation);
   guarded(group, operation, [&] {
     if (group.group) {
@@ -369,7 +371,7 @@ std::string ProcessGroup::broadcast(const std::string& text, int64_t root)
 }
 
 void ProcessGroup::barrier() const {
-  detail::meet(*impl_, "barrier");
+  detail::wait_for_all_ranks(*impl_, "barrier");
 }
 
 void ProcessGroup::shutdown() {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <common/first_error.h>
-#include <ddp/failure/failure_board.h>
+#include <ddp/failure/failure_store.h>
 #include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -19,7 +19,7 @@ struct LaunchEnvironment;
 
 namespace detail {
 
-class FailureWatch;
+class Watchdog;
 
 struct ProcessGroupImpl {
   ProcessGroupImpl();
@@ -86,7 +86,7 @@ struct ProcessGroupImpl {
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// Where ranks that fail say so; null where there is nobody to tell or no
   /// store to do it by. Duplicates share it.
-  std::shared_ptr<FailureBoard> board;
+  std::shared_ptr<FailureStore> failure_store;
   /// This group's name there.
   std::string scope;
   /// Until something is reduced or gathered over the group, or another made of
@@ -102,7 +102,7 @@ struct ProcessGroupImpl {
   /// Held while a collective is launched, so that no abort frees what it uses.
   std::recursive_mutex launching;
   /// Where collectives run on a GPU. Last: it reads the others.
-  std::unique_ptr<FailureWatch> watch;
+  std::unique_ptr<Watchdog> watch;
 };
 
 /// How many groups this process has formed that come of no other one.
@@ -156,7 +156,7 @@ std::vector<at::Tensor> gather_equal(
 
 /// Returns when every rank has called it; `operation` is for the message of an
 /// error. Collective.
-void meet(ProcessGroupImpl& group, const char* operation);
+void wait_for_all_ranks(ProcessGroupImpl& group, const char* operation);
 
 } // namespace detail
 } // namespace ddp

@@ -22,7 +22,7 @@ using nlohmann::json;
 struct Handler {
   std::mutex mutex;
   /// Of the groups that live.
-  std::vector<std::weak_ptr<FailureBoard>> boards;
+  std::vector<std::weak_ptr<FailureStore>> stores;
   std::terminate_handler previous = nullptr;
   std::atomic<bool> begun{false};
 };
@@ -113,14 +113,14 @@ void report(const Uncaught& uncaught) noexcept {
   if (uncaught.known) {
     return;
   }
-  std::vector<std::weak_ptr<FailureBoard>> boards;
+  std::vector<std::weak_ptr<FailureStore>> stores;
   {
     const std::lock_guard<std::mutex> lock(handler().mutex);
-    boards = handler().boards;
+    stores = handler().stores;
   }
-  for (const auto& weak : boards) {
-    if (const auto board = weak.lock()) {
-      board->report("", uncaught.text);
+  for (const auto& weak : stores) {
+    if (const auto store = weak.lock()) {
+      store->report("", uncaught.text);
     }
   }
 }
@@ -156,17 +156,17 @@ void report_exception() noexcept {
   report(current());
 }
 
-void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
+void report_uncaught(const std::shared_ptr<FailureStore>& failure_store) {
   const std::lock_guard<std::mutex> lock(handler().mutex);
-  auto& boards = handler().boards;
-  boards.erase(
+  auto& stores = handler().stores;
+  stores.erase(
       std::remove_if(
-          boards.begin(),
-          boards.end(),
+          stores.begin(),
+          stores.end(),
           [](const auto& other) { return other.expired(); }),
-      boards.end());
-  if (board) {
-    boards.push_back(board);
+      stores.end());
+  if (failure_store) {
+    stores.push_back(failure_store);
   }
   static const bool installed = [] {
     if (!shows_frames()) { // what() has them

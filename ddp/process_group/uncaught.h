@@ -1,14 +1,14 @@
 #pragma once
 
-#include <ddp/failure/failure_board.h>
+#include <ddp/failure/failure_store.h>
 
 namespace ddp::detail {
 
 /// From now on an exception that nobody catches is written to the file that
-/// `find_error_file` has found, if it has, and to `board`, if it is not null,
-/// for all groups, and to the boards of earlier calls that are still in use.
-/// What `std::terminate` did before it does afterwards.
-void report_uncaught(const std::shared_ptr<FailureBoard>& board);
+/// `find_error_file` has found, if it has, and to `failure_store`, if it is not
+/// null, for all groups, and to the failure stores of earlier calls that are
+/// still in use. What `std::terminate` did before it does afterwards.
+void report_uncaught(const std::shared_ptr<FailureStore>& failure_store);
 
 /// Does the same with the exception that is being handled.
 void report_exception() noexcept;

@@ -1,7 +1,7 @@
 #include <ddp/process_group/wait_notice.h>
 
 #include <ddp/internal/check.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 namespace ddp::detail {
 
@@ -15,7 +15,7 @@ WaitNotice::WaitNotice(
     }
   };
   try {
-    start_on_own_thread(wait);
+    start_detached(wait);
   } catch (const std::exception&) { // no thread is to be had: no notice
   }
 }

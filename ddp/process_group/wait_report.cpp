@@ -3,8 +3,8 @@
 #include <common/heartbeat_page.h>
 #include <common/host_name.h>
 #include <ddp/backends/common/backend_work.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/failure/level.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
@@ -75,7 +75,7 @@ std::string remedy(const std::vector<std::string>& calls) {
 }
 
 std::string name_place(
-    const Attendance& where,
+    const WaitStatus& where,
     const std::vector<int64_t>& ranks,
     int64_t number) {
   const bool one = ranks.size() == 1;
@@ -85,7 +85,7 @@ std::string name_place(
   }
   const auto own = own_call();
   text += (one ? " has not come to " : " have not come to ") + own;
-  if (number > 0 && debug::level() != debug::Level::kOff) {
+  if (number > 0 && debug::debug_level() != debug::DebugLevel::kOff) {
     text += c10::str(" (collective ", number, " of this group)");
   }
   text += one ? ", and is in " : ", and are in ";
@@ -98,7 +98,7 @@ std::string name_place(
 /// "; ranks 0 and 2 wait in CALL; rank 1 ..." and what to do, without those
 /// that came in call `left_out`.
 std::string name_places(
-    const std::vector<Attendance>& ranks,
+    const std::vector<WaitStatus>& ranks,
     int64_t number,
     const std::string& left_out) {
   std::vector<std::string> calls = {own_call()};
@@ -195,20 +195,20 @@ std::string own_remedy() {
 }
 
 std::string all_ranks(const ProcessGroupImpl& group, int64_t number) {
-  const auto ranks = group.board->attendance(group.scope, number);
+  const auto ranks = group.failure_store->wait_status(group.scope, number);
   return ranks.empty() ? own_remedy() : name_places(ranks, number, "");
 }
 
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,
-    const std::optional<BoardState>& state) {
+    const std::optional<WaitState>& state) {
   auto text = own_call();
   if (state) {
-    if (!group.board->may_tell_of_wait(*state)) {
+    if (!group.failure_store->may_report_wait(*state)) {
       return false;
     }
-    const auto ranks = group.board->attendance(group.scope, number);
+    const auto ranks = group.failure_store->wait_status(group.scope, number);
     text += name_places(ranks, number, text);
   }
   warn_of_wait(group.wait_notice, this_rank(group), text);

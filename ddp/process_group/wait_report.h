@@ -40,6 +40,6 @@ std::string all_ranks(const ProcessGroupImpl& group, int64_t number);
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,
-    const std::optional<BoardState>& state);
+    const std::optional<WaitState>& state);
 
 } // namespace ddp::detail

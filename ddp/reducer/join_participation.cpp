@@ -25,7 +25,7 @@ detail::Participants participants_of(const JoinStep& step, int64_t size) {
 } // namespace
 
 void JoinParticipation::on_open(detail::Participants& participants) {
-  if (const auto step = announce(kReduction)) {
+  if (const auto step = notify_join_context(kReduction)) {
     participants = participants_of(*step, reducer_.group.size());
   }
 }
@@ -33,37 +33,37 @@ void JoinParticipation::on_open(detail::Participants& participants) {
 void JoinParticipation::on_finish(const detail::Reduction& reduction) {
   if (reduction.has_inputs && shares_steps() &&
       reducer_.observers.list.end_with_collectives()) {
-    announce(kEnd);
+    notify_join_context(kEnd);
   }
 }
 
 /// Also where no buffers are sent if ranks are to throw early: before a forward
 /// that may communicate itself, as that of `SyncBatchNorm`.
-int64_t JoinParticipation::announce_forward(bool gives_buffers) {
+int64_t JoinParticipation::notify_forward(bool gives_buffers) {
   const bool tells =
       gives_buffers || (throws_early() && at::GradMode::is_enabled());
-  const auto step = tells ? announce(kForward) : std::nullopt;
+  const auto step = tells ? notify_join_context(kForward) : std::nullopt;
   return step ? step->last_live : 0;
 }
 
 /// What comes of it is this rank's gradient too, as it is of a rank that used
 /// no parameter.
-void JoinParticipation::shadow(const JoinStep& step) {
+void JoinParticipation::main_hook(const JoinStep& step) {
   if (step.call == kForward) {
-    shadow_forward(step.last_live);
+    forward_main_hook(step.last_live);
   } else if (step.call == kReduction) {
     auto participants = participants_of(step, reducer_.group.size());
     participants.has_inputs = false;
     reducer_.backward.begin_without_inputs(participants);
-  } // else the end has come, by `complete_shadow`
+  } // else the end has come, by `complete_main_hook`
 }
 
-void JoinParticipation::complete_shadow() {
+void JoinParticipation::complete_main_hook() {
   reducer_.backward.finish_without_inputs();
 }
 
 /// Ranks that stopped early have parameters of an earlier step.
-void JoinParticipation::end_join(int64_t root) {
+void JoinParticipation::post_hook(int64_t root) {
   auto state = reducer_.buckets.tensors();
   if (reducer_.options.broadcast_buffers()) {
     const auto buffers = reducer_.observers.buffers.tensors();

@@ -22,18 +22,18 @@ class JoinParticipation final : public Joinable,
   void on_finish(const detail::Reduction& reduction) override;
 
   /// Which rank's buffers the wrapper's forward gives all ranks, if it does;
-  /// those without inputs call `shadow_forward` then.
-  int64_t announce_forward(bool gives_buffers);
-  std::function<void(int64_t root)> shadow_forward;
+  /// those without inputs call `forward_main_hook` then.
+  int64_t notify_forward(bool gives_buffers);
+  std::function<void(int64_t root)> forward_main_hook;
   std::function<void()> after_join;
 
  private:
-  void shadow(const JoinStep& step) override;
-  void complete_shadow() override;
+  void main_hook(const JoinStep& step) override;
+  void complete_main_hook() override;
   bool overlaps() const override {
     return true;
   }
-  void end_join(int64_t root) override;
+  void post_hook(int64_t root) override;
 
   ReducerImpl& reducer_;
 };

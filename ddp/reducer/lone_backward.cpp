@@ -56,7 +56,7 @@ void LoneBackward::finish() {
     }
     observers_.tell(&ReductionObserver::on_all_launched, current_);
     observers_.tell(&ReductionObserver::on_reduced);
-    observers_.tell(&ReductionObserver::on_handed_out);
+    observers_.tell(&ReductionObserver::on_grads_populated);
   } catch (...) {
     failed_ = true;
     observers_.tell(&ReductionObserver::on_failed);

@@ -29,12 +29,12 @@ struct RequireGradient : autograd::Function<RequireGradient> {
 };
 
 /// Whether this backward adds to the gradients of such leaves.
-bool accumulates(const std::function<bool(const at::Tensor&)>& is_managed) {
+bool accumulates(const std::function<bool(const at::Tensor&)>& is_reduced) {
   const auto* selection = autograd::get_current_graph_task_exec_info();
   return !selection || selection->empty() ||
       std::any_of(selection->begin(), selection->end(), [&](const auto& entry) {
         const auto* node = dynamic_cast<autograd::AccumulateGrad*>(entry.first);
-        return node && entry.second.needed_ && is_managed(node->variable);
+        return node && entry.second.needed_ && is_reduced(node->variable);
       });
 }
 
@@ -58,10 +58,10 @@ void OutputAnchors::operator()(const at::Tensor& output) {
 
 void OutputAnchors::attach(
     const std::function<void()>& on_backward,
-    const std::function<bool(const at::Tensor& leaf)>& is_managed) const {
+    const std::function<bool(const at::Tensor& leaf)>& is_reduced) const {
   const auto hook = [&](const at::Tensor& tensor) {
-    tensor.register_hook([on_backward, is_managed](const at::Tensor&) {
-      if (accumulates(is_managed)) {
+    tensor.register_hook([on_backward, is_reduced](const at::Tensor&) {
+      if (accumulates(is_reduced)) {
         on_backward();
       }
     });

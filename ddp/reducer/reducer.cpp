@@ -65,15 +65,15 @@ std::string describe(const ReducerOptions& options) {
 /// Gives all ranks rank 0's values of parameters and buffers, once they are
 /// known to agree in everything else.
 void synchronize(
-    const detail::ManagedState& managed,
+    const detail::TargetState& target,
     const ReducerOptions& options,
     const ProcessGroup& group) {
   if (!options.init_sync()) {
     return;
   }
-  auto state = managed.parameters;
+  auto state = target.parameters;
   if (options.broadcast_buffers()) {
-    state.append(managed.buffers());
+    state.append(target.buffers());
   }
   verify_same_model(state, describe(options), group);
   broadcast_tensors(state.tensors, group);
@@ -81,12 +81,12 @@ void synchronize(
 
 /// The state, or this rank's reason for having none, which the others wait to
 /// compare with theirs.
-detail::ManagedState state_of(
+detail::TargetState state_of(
     const detail::ReducerTarget& target,
     const ReducerOptions& options,
     const ProcessGroup& own_group) {
   try {
-    return target.managed_state(options);
+    return target.state(options);
   } catch (const std::exception& error) {
     if (options.init_sync()) {
       const auto text = detail::error_text(error);

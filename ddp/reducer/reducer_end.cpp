@@ -87,23 +87,23 @@ void ReducerImpl::compare_replicas() {
     return;
   }
   bool trained = backward.steps() > 0;
-  NamedTensors managed;
+  NamedTensors trainable;
   for (const auto& parameter : parameters) {
     if (!parameter.fits(parameter.tensor)) {
       return; // no longer as it was managed
     }
     trained = trained || parameter.tensor.grad().defined();
-    if (parameter.managed) {
-      managed.append(parameter.key, parameter.tensor);
+    if (parameter.trainable) {
+      trainable.append(parameter.key, parameter.tensor);
     }
   }
   if (trained) {
     auto known = buckets.tensors();
     const auto& leaves = options.known_leaves();
     known.insert(known.end(), leaves.begin(), leaves.end());
-    managed.append(observers.module.added(known));
+    trainable.append(observers.module.added(known));
     detail::compare_last_parameters(
-        store, group, managed, backward.steps(), impl.hosts_store);
+        store, group, trainable, backward.steps(), impl.hosts_store);
   }
 }
 

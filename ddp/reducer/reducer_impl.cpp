@@ -1,6 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
-#include <ddp/debug/observed.h>
+#include <ddp/debug/backend_wrapper.h>
 #include <ddp/internal/check.h>
 
 #include <ddp/process_group/process_group_impl.h>
@@ -24,7 +24,7 @@ c10::intrusive_ptr<c10d::Store> own_store(
 }
 
 std::vector<detail::ParameterState> states_of(
-    const detail::ManagedState& state) {
+    const detail::TargetState& state) {
   std::vector<detail::ParameterState> result;
   for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
     result.emplace_back(
@@ -38,7 +38,7 @@ std::vector<detail::ParameterState> states_of(
 } // namespace
 
 ReducerImpl::ReducerImpl(
-    const detail::ManagedState& state,
+    const detail::TargetState& state,
     ProcessGroup own_group,
     ReducerOptions own_options,
     SyncDecision decision)

@@ -16,7 +16,7 @@ struct LayoutState;
 /// reducer_end.cpp what a Reducer tells when it ends.
 struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
-      const detail::ManagedState& state,
+      const detail::TargetState& state,
       ProcessGroup group,
       ReducerOptions options,
       SyncDecision decision);

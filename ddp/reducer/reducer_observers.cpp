@@ -5,7 +5,7 @@
 namespace ddp::detail {
 
 ReducerObservers::ReducerObservers(
-    const ManagedState& state,
+    const TargetState& state,
     const ReducerOptions& options,
     const ProcessGroup& group,
     bool sends_buffers,
@@ -51,7 +51,7 @@ ReducerObservers::ReducerObservers(
   };
   const bool several = group.c10d() != nullptr;
   add_if(several, progress);
-  if (options.unmanaged_leaves() != Reaction::kIgnore) {
+  if (options.unmanaged_leaves() != Severity::kIgnore) {
     auto known = options.known_leaves();
     known.insert(known.end(), state.ignored.begin(), state.ignored.end());
     list.add(leaf_report.emplace(

@@ -22,7 +22,7 @@ struct ReducerObservers {
   /// broadcast where `sends_buffers`. All that is referred to must live as
   /// long.
   ReducerObservers(
-      const ManagedState& state,
+      const TargetState& state,
       const ReducerOptions& options,
       const ProcessGroup& group,
       bool sends_buffers,

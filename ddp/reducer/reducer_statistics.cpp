@@ -15,7 +15,7 @@ Statistics ReducerImpl::statistics() const {
   const auto& hook = reduction.hook();
   result.comm_hook = c10::demangle(typeid(hook).name());
   for (const auto& parameter : parameters) {
-    if (parameter.managed) {
+    if (parameter.trainable) {
       ++result.num_parameter_tensors;
       result.total_parameter_size_bytes +=
           static_cast<int64_t>(parameter.tensor.nbytes());

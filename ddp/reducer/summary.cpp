@@ -42,8 +42,8 @@ std::string type_text(const torch::nn::Module& module) {
 }
 
 /// What a module's own parameters come to.
-struct Share {
-  void add(const Share& other) {
+struct Totals {
+  void add(const Totals& other) {
     numbers += other.numbers;
     bytes += other.bytes;
     gradient_bytes += other.gradient_bytes;
@@ -58,9 +58,9 @@ struct Share {
 };
 
 /// What the Reducer does with parameters, each once.
-class Shares {
+class ModuleTotals {
  public:
-  explicit Shares(const Reducer& reducer) {
+  explicit ModuleTotals(const Reducer& reducer) {
     const auto parameters = reducer.parameters();
     for (const auto& parameter : parameters) {
       buckets_[parameter.unsafeGetTensorImpl()] = 0;
@@ -74,38 +74,38 @@ class Shares {
     }
   }
 
-  Share of(const torch::nn::Module& module) {
-    Share share;
+  Totals of(const torch::nn::Module& module) {
+    Totals totals;
     for (const auto& parameter : module.parameters(/*recurse=*/false)) {
-      add(parameter, share);
+      add(parameter, totals);
     }
-    return share;
+    return totals;
   }
 
  private:
-  void add(const at::Tensor& parameter, Share& share) {
+  void add(const at::Tensor& parameter, Totals& totals) {
     const auto* key = parameter.unsafeGetTensorImpl();
     const auto entry = buckets_.find(key);
-    const bool managed = entry != buckets_.end();
-    const auto bucket = managed ? entry->second : 0;
+    const bool reduced = entry != buckets_.end();
+    const auto bucket = reduced ? entry->second : 0;
     if (bucket > 0) {
-      share.buckets.insert(bucket);
+      totals.buckets.insert(bucket);
     }
     if (!seen_.insert(key).second) {
-      share.notes.insert("shared");
+      totals.notes.insert("shared");
       return;
     }
     const auto bytes = static_cast<int64_t>(parameter.nbytes());
-    share.numbers += parameter.numel();
-    share.bytes += bytes;
-    if (!managed) {
-      share.notes.insert("ignored");
+    totals.numbers += parameter.numel();
+    totals.bytes += bytes;
+    if (!reduced) {
+      totals.notes.insert("ignored");
     } else if (!parameter.requires_grad()) {
-      share.notes.insert("frozen");
+      totals.notes.insert("frozen");
     } else if (bucket == 0) {
-      share.notes.insert("sparse");
+      totals.notes.insert("sparse");
     } else {
-      share.gradient_bytes += bytes;
+      totals.gradient_bytes += bytes;
     }
   }
 
@@ -117,33 +117,33 @@ class Shares {
 std::vector<std::string> row(
     const std::string& name,
     const std::string& type,
-    const Share& share) {
+    const Totals& totals) {
   std::string notes;
-  for (const auto& note : share.notes) {
+  for (const auto& note : totals.notes) {
     notes += (notes.empty() ? "" : ", ") + note;
   }
-  const bool none = share.buckets.empty();
+  const bool none = totals.buckets.empty();
   return {
       name,
       type,
       none ? notes
-           : number_list({share.buckets.begin(), share.buckets.end()}) +
+           : number_list({totals.buckets.begin(), totals.buckets.end()}) +
               (notes.empty() ? "" : "; " + notes),
-      grouped(share.numbers),
-      size_text(share.bytes),
-      size_text(share.gradient_bytes)};
+      grouped(totals.numbers),
+      size_text(totals.bytes),
+      size_text(totals.gradient_bytes)};
 }
 
 std::string modules_text(const torch::nn::Module& net, const Reducer& reducer) {
   TextTable table(/*left=*/3);
   table.add({"module", "type", "buckets", "parameters", "bytes", "gradients"});
-  Shares shares(reducer);
-  Share total;
+  ModuleTotals totals(reducer);
+  Totals total;
   const auto add = [&](const std::string& name, const auto& module) {
     if (!module.parameters(/*recurse=*/false).empty()) {
-      const auto share = shares.of(module);
-      total.add(share);
-      table.add(row(name, type_text(module), share));
+      const auto own = totals.of(module);
+      total.add(own);
+      table.add(row(name, type_text(module), own));
     }
   };
   add("(itself)", net);

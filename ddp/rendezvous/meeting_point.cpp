@@ -5,7 +5,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <nlohmann/json.hpp>
 
@@ -74,7 +74,7 @@ std::string first_reachable(
   while (Clock::now() < deadline) {
     std::vector<std::future<bool>> probes;
     for (const auto& address : addresses) {
-      probes.push_back(on_own_thread([address, port] {
+      probes.push_back(run_detached([address, port] {
         try {
           wait_for_listener(address, port, kRound);
           return true;

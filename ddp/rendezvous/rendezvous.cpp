@@ -7,8 +7,8 @@
 #include <ddp/process_group/wait_notice.h>
 #include <ddp/rendezvous/reception.h>
 #include <ddp/rendezvous/store_connection.h>
+#include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -334,7 +334,7 @@ RendezvousResult rendezvous(
     const RankInfo& self,
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice) {
-  const auto meet = [=] {
+  const auto run = [=] {
     const auto deadline = Clock::now() + timeout;
     while (true) {
       const auto left =
@@ -355,9 +355,9 @@ RendezvousResult rendezvous(
     }
   };
   if (environment.rank == 0 && !environment.launcher_hosts_store) {
-    return meet(); // this process answers
+    return run(); // this process answers
   }
-  return detail::answered_within(timeout + kFaultTime, meet);
+  return detail::answered_within(timeout + kFaultTime, run);
 }
 
 } // namespace ddp

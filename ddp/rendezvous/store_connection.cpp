@@ -2,9 +2,9 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
+#include <ddp/support/detached_task.h>
+#include <ddp/support/dns_timeout_guard.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
-#include <ddp/support/short_lookups.h>
 #include <ddp/support/signals_blocked.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -49,7 +49,7 @@ StorePtr serve(
     const LaunchEnvironment& environment,
     const std::string& address,
     milliseconds timeout) {
-  const ShortLookups short_lookups;
+  const DnsTimeoutGuard dns_timeout_guard;
   // The server's thread then gets an error where a client has ended.
   const SignalsBlocked blocked({SIGPIPE});
   c10d::TCPStoreOptions options;
@@ -71,7 +71,7 @@ StorePtr serve(
 }
 
 StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {
-  const ShortLookups short_lookups;
+  const DnsTimeoutGuard dns_timeout_guard;
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
@@ -101,7 +101,7 @@ StorePtr try_port(
     const LaunchEnvironment& environment,
     const std::string& address,
     int64_t port) {
-  auto result = on_own_thread([environment, address, port] {
+  auto result = run_detached([environment, address, port] {
     return open_if_ours(environment, address, port);
   });
   return result.wait_for(kAnswerTime) == std::future_status::ready
@@ -145,7 +145,7 @@ StorePtr connect(
   const auto port = environment.master_port;
   wait_for_listener(address, port, timeout);
   // It waits without end for the first answer.
-  auto store = on_own_thread([=] { return join(address, port, timeout); });
+  auto store = run_detached([=] { return join(address, port, timeout); });
   DDP_CHECK_WITH(
       DistNetworkError,
       store.wait_for(timeout) == std::future_status::ready,

@@ -1,7 +1,7 @@
 #include <ddp/internal/forward_state.h>
 
 #include <ddp/failure/heartbeat.h>
-#include <ddp/reducer/core/managed_state.h>
+#include <ddp/reducer/core/target_state.h>
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ATen/core/grad_mode.h>
@@ -18,7 +18,7 @@ ForwardState::ForwardState(
     const ReducerOptions& options)
     : module_(std::move(module)),
       reducer_(ReducerImpl::make_wrapped(module_, group, options)),
-      buffers_(ReducerTarget(module_).managed_state(options).buffers),
+      buffers_(ReducerTarget(module_).state(options).buffers),
       group_(group.duplicate()),
       buffer_sync_(options.buffer_sync()),
       broadcasts_buffers_(options.broadcast_buffers() && group_.c10d()) {
@@ -32,7 +32,7 @@ ForwardState::ForwardState(
     input_device_ = group_.device();
   }
   auto& participation = ReducerImpl::of(reducer_).participation;
-  participation.shadow_forward = [this](int64_t root) {
+  participation.forward_main_hook = [this](int64_t root) {
     broadcast_tensors(buffers_().tensors, group_, root);
   };
   participation.after_join = [this] { sync_next_ = true; };
@@ -47,7 +47,7 @@ void ForwardState::begin() {
       : gradients_will_follow();
   const bool gives_buffers = sync && broadcasts_buffers_;
   const auto root =
-      ReducerImpl::of(reducer_).participation.announce_forward(gives_buffers);
+      ReducerImpl::of(reducer_).participation.notify_forward(gives_buffers);
   if (gives_buffers) {
     const heartbeat::Activity activity("forward");
     broadcast_tensors(buffers_().tensors, group_, root);

@@ -64,13 +64,13 @@ at::Tensor parallel_forward(
     const ParallelForwardOptions& options) {
   const at::NoGradGuard no_grad;
   const auto destination = options.destination().value_or(options.root());
-  Notice notice;
-  notice.call = detail::format(
+  RankStatus status;
+  status.call = detail::format(
       "parallel_forward from rank {} to {}",
       options.root(),
       name_destination(destination));
-  const heartbeat::Activity activity(notice.call.c_str());
-  auto before = notice;
+  const heartbeat::Activity activity(status.call.c_str());
+  auto before = status;
   before.mistake =
       destination == kAllRanks ? "" : rank_mistake(destination, group);
   if (before.mistake.empty()) {
@@ -81,9 +81,9 @@ at::Tensor parallel_forward(
   // Rank 0 has the longest share: without a row there, the result still has the
   // shape that the module gives it.
   if (group.rank() == 0 || share.size(0) > 0) {
-    output = run(forward, share, notice.failure);
+    output = run(forward, share, status.failure);
   }
-  return gather_rows(output, group, destination, "output", notice);
+  return gather_rows(output, group, destination, "output", status);
 }
 
 } // namespace ddp::detail

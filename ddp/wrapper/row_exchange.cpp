@@ -23,14 +23,14 @@ using Counts = std::vector<int64_t>; // of rows, by rank
 /// `c10::ValueError` where the calls differ or ranks made a mistake, otherwise
 /// `c10::Error` where ranks failed. Collective.
 std::vector<std::string> exchange_notices(
-    const Notice& notice,
+    const RankStatus& status,
     const ProcessGroup& group) {
-  const auto said = !notice.mistake.empty() ? 'm' + notice.mistake
-      : !notice.failure.empty()             ? 'f' + notice.failure
-                                            : 'c' + notice.content;
+  const auto said = !status.mistake.empty() ? 'm' + status.mistake
+      : !status.failure.empty()             ? 'f' + status.failure
+                                            : 'c' + status.content;
   std::vector<std::string> calls;
   std::map<char, std::vector<std::string>> texts;
-  for (const auto& text : group.all_gather(notice.call + '\n' + said)) {
+  for (const auto& text : group.all_gather(status.call + '\n' + said)) {
     const auto end = text.find('\n');
     calls.push_back(text.substr(0, end));
     for (const char kind : {'m', 'f', 'c'}) {
@@ -97,15 +97,15 @@ at::Tensor bytes_of(const at::Tensor& rows) {
   return rows.unsqueeze(-1).view(at::kByte);
 }
 
-/// The tensor as it is sent. Where it cannot be sent `notice` says why: nothing
+/// The tensor as it is sent. Where it cannot be sent `status` says why: nothing
 /// may fail any more once the others have heard that all is well.
 at::Tensor make_ready(
     const at::Tensor& tensor,
     c10::Device device,
     const char* noun,
-    Notice& notice) {
+    RankStatus& status) {
   const auto refuse = [&](const auto&... why) {
-    notice.mistake = c10::str("the ", noun, " ", why...);
+    status.mistake = c10::str("the ", noun, " ", why...);
     return at::Tensor();
   };
   if (!tensor.defined()) {
@@ -126,7 +126,7 @@ at::Tensor make_ready(
     const auto ready =
         detail::with_plain_memory(tensor.detach().to(device)).contiguous();
     bytes_of(ready);
-    notice.content = text_of_form(ready);
+    status.content = text_of_form(ready);
     return ready;
   } catch (const std::exception& error) {
     return refuse(
@@ -219,17 +219,17 @@ at::Tensor scatter_rows(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root,
-    Notice notice) {
+    RankStatus status) {
   const at::NoGradGuard no_grad;
   const bool is_root = group.rank() == root;
-  if (notice.mistake.empty()) {
-    notice.mistake = rank_mistake(root, group);
+  if (status.mistake.empty()) {
+    status.mistake = rank_mistake(root, group);
   }
   at::Tensor rows;
-  if (is_root && notice.mistake.empty()) {
-    rows = make_ready(input, group.device(), "input", notice);
+  if (is_root && status.mistake.empty()) {
+    rows = make_ready(input, group.device(), "input", status);
   }
-  const auto form = form_from_text(exchange_notices(notice, group)[root]);
+  const auto form = form_from_text(exchange_notices(status, group)[root]);
   if (group.size() == 1) {
     return rows;
   }
@@ -255,19 +255,19 @@ at::Tensor gather_rows(
     const ProcessGroup& group,
     int64_t destination,
     const char* noun,
-    Notice notice) {
+    RankStatus status) {
   const at::NoGradGuard no_grad;
   const bool to_all = destination == kAllRanks;
   const int64_t root = to_all ? 0 : destination;
-  if (notice.mistake.empty()) {
-    notice.mistake = rank_mistake(root, group);
+  if (status.mistake.empty()) {
+    status.mistake = rank_mistake(root, group);
   }
   at::Tensor rows;
-  if (share.defined() && notice.mistake.empty()) {
-    rows = make_ready(share, group.device(), noun, notice);
+  if (share.defined() && status.mistake.empty()) {
+    rows = make_ready(share, group.device(), noun, status);
   }
-  const auto texts = exchange_notices(notice, group);
-  const auto [form, counts] = join(texts, noun, notice.call);
+  const auto texts = exchange_notices(status, group);
+  const auto [form, counts] = join(texts, noun, status.call);
   if (group.size() == 1 || form.sizes.empty()) {
     return rows;
   }
@@ -301,20 +301,20 @@ at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root) {
-  detail::Notice notice;
-  notice.call = "scatter from rank " + std::to_string(root);
-  const detail::heartbeat::Activity activity(notice.call.c_str());
-  return detail::scatter_rows(input, group, root, notice);
+  detail::RankStatus status;
+  status.call = "scatter from rank " + std::to_string(root);
+  const detail::heartbeat::Activity activity(status.call.c_str());
+  return detail::scatter_rows(input, group, root, status);
 }
 
 at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,
     int64_t destination) {
-  detail::Notice notice;
-  notice.call = "gather to " + detail::name_destination(destination);
-  const detail::heartbeat::Activity activity(notice.call.c_str());
-  return detail::gather_rows(share, group, destination, "share", notice);
+  detail::RankStatus status;
+  status.call = "gather to " + detail::name_destination(destination);
+  const detail::heartbeat::Activity activity(status.call.c_str());
+  return detail::gather_rows(share, group, destination, "share", status);
 }
 
 } // namespace ddp

@@ -6,7 +6,7 @@ namespace ddp::detail {
 
 /// What a rank tells all others before they exchange data, so that what one of
 /// them finds wrong becomes the same error on all.
-struct Notice {
+struct RankStatus {
   /// What the program called and with what the ranks must agree on: "gather to
   /// rank 0".
   std::string call;
@@ -24,13 +24,13 @@ std::string name_destination(int64_t destination);
 /// What is wrong with a rank that shall send or receive; empty if nothing.
 std::string rank_mistake(int64_t rank, const ProcessGroup& group);
 
-/// As `ddp::scatter`. `notice` is what this rank has to say to all; if one has
+/// As `ddp::scatter`. `status` is what this rank has to say to all; if one has
 /// a mistake or a failure to tell, nothing is sent.
 at::Tensor scatter_rows(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root,
-    Notice notice);
+    RankStatus status);
 
 /// As `ddp::gather`, likewise. `noun` is for messages: "share".
 at::Tensor gather_rows(
@@ -38,6 +38,6 @@ at::Tensor gather_rows(
     const ProcessGroup& group,
     int64_t destination,
     const char* noun,
-    Notice notice);
+    RankStatus status);
 
 } // namespace ddp::detail

@@ -39,17 +39,19 @@ inline BackendPtr hierarchical_backend(
     result.address = "127.0.0.1";
     return result;
   };
-  backends::hierarchical::Parts parts;
-  parts.direct = backends::gloo::create(options("direct", rank, hosts.size()));
+  backends::hierarchical::SubBackends sub_backends;
+  sub_backends.flat =
+      backends::gloo::create(options("direct", rank, hosts.size()));
   const auto here = placement.ranks[host].size();
   if (here > 1) {
-    parts.local = local(options("host_" + hosts[rank], place, here));
+    sub_backends.intra_node =
+        local(options("host_" + hosts[rank], place, here));
   }
   if (place == 0 && placement.hosts() > 1) {
-    parts.between = backends::gloo::create(
+    sub_backends.inter_node = backends::gloo::create(
         options("between", host, placement.ranks.size()));
   }
-  return backends::hierarchical::create(hosts, rank, parts);
+  return backends::hierarchical::create(hosts, rank, sub_backends);
 }
 
 } // namespace ddp::test

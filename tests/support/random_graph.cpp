@@ -233,7 +233,7 @@ class Generator {
     options.skip_all_reduce_unused_params(
         !graph_.by_rank && random_.chance(50));
     // Checkpoints bring leaves of their own.
-    options.unmanaged_leaves(Reaction::kIgnore);
+    options.unmanaged_leaves(Severity::kIgnore);
     draw_caps();
   }
 

@@ -1,7 +1,7 @@
 #include <ddp/backends/hierarchical/backend.h>
 
 #include <ddp/internal/check.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -10,9 +10,9 @@ namespace ddp::backends::hierarchical {
 Backend::Backend(
     const std::vector<std::string>& hosts,
     int rank,
-    const Parts& parts)
+    const SubBackends& sub_backends)
     : ForwardingBackend(rank, static_cast<int>(hosts.size())),
-      steps_(std::make_shared<Steps>(hosts, rank, parts)),
+      steps_(std::make_shared<Steps>(hosts, rank, sub_backends)),
       arguments_("hierarchical", rank_, size_),
       queue_(
           std::make_shared<Queue>([steps = steps_] { steps->break_off(); })) {
@@ -25,7 +25,7 @@ Backend::~Backend() {
     // What was broken off may go on in gloo, whose destructor waits for it. The
     // queue knows the steps, too.
     try {
-      detail::on_own_thread(
+      detail::run_detached(
           [queue = std::move(queue_), steps = std::move(steps_)]() mutable {
             queue.reset();
             steps.reset();
@@ -41,7 +41,7 @@ const std::string Backend::getBackendName() const {
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   return c10::make_intrusive<Options>(
-      "hierarchical", steps_->direct.part()->getBackendOptions()->timeout);
+      "hierarchical", steps_->flat.backend()->getBackendOptions()->timeout);
 }
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
@@ -55,14 +55,15 @@ uint64_t Backend::getSequenceNumberForGroup() {
 }
 
 bool Backend::supportsTensorAlloc(c10::DeviceIndex device) {
-  return steps_->within.part() &&
-      steps_->within.part()->supportsTensorAlloc(device);
+  return steps_->intra_node.backend() &&
+      steps_->intra_node.backend()->supportsTensorAlloc(device);
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   DDP_CHECK(
-      steps_->within.part(), "hierarchical: this rank is alone on its host");
-  return steps_->within.part()->allocateTensor(size, std::move(options));
+      steps_->intra_node.backend(),
+      "hierarchical: this rank is alone on its host");
+  return steps_->intra_node.backend()->allocateTensor(size, std::move(options));
 }
 
 void Backend::abort() {
@@ -80,7 +81,7 @@ void Backend::check_usable(const char* name) const {
 }
 
 Backend::WorkPtr Backend::forward(const debug::Call& call, Launch launch) {
-  sent_directly_ = true;
+  sent_flat_ = true;
   return forward_message(call, launch);
 }
 
@@ -88,7 +89,7 @@ Backend::WorkPtr Backend::forward_message(
     const debug::Call& call,
     Launch launch) {
   check_usable(call.operation);
-  return launch(*steps_->direct.part());
+  return launch(*steps_->flat.backend());
 }
 
 at::Tensor Backend::elements(const char* name, const at::Tensor& tensor) const {
@@ -114,8 +115,8 @@ Backend::WorkPtr Backend::push(
 c10::intrusive_ptr<c10d::Backend> create(
     const std::vector<std::string>& hosts,
     int rank,
-    const Parts& parts) {
-  return c10::make_intrusive<Backend>(hosts, rank, parts);
+    const SubBackends& sub_backends) {
+  return c10::make_intrusive<Backend>(hosts, rank, sub_backends);
 }
 
 } // namespace ddp::backends::hierarchical

@@ -15,7 +15,10 @@ class Backend final : public ForwardingBackend {
  public:
   using Timeout = std::chrono::milliseconds;
 
-  Backend(const std::vector<std::string>& hosts, int rank, const Parts& parts);
+  Backend(
+      const std::vector<std::string>& hosts,
+      int rank,
+      const SubBackends& sub_backends);
   ~Backend() override;
 
   const std::string getBackendName() const override;
@@ -92,7 +95,7 @@ class Backend final : public ForwardingBackend {
   std::shared_ptr<Steps> steps_;
   const Arguments arguments_;
   /// Whether collectives have gone directly since the last barrier.
-  std::atomic<bool> sent_directly_{false};
+  std::atomic<bool> sent_flat_{false};
   std::shared_ptr<Queue> queue_;
 };
 

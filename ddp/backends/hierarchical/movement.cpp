@@ -98,11 +98,12 @@ void Steps::broadcast(const at::Tensor& bytes, int root, Timeout timeout)
     const {
   const int host = placement_.host[root];
   if (host_ == host) {
-    within.finish(within.broadcast(bytes, placement_.place[root], timeout));
+    intra_node.finish(
+        intra_node.broadcast(bytes, placement_.place[root], timeout));
   }
-  between.finish(between.broadcast(bytes, host, timeout));
+  inter_node.finish(inter_node.broadcast(bytes, host, timeout));
   if (host_ != host) {
-    within.finish(within.broadcast(bytes, 0, timeout));
+    intra_node.finish(intra_node.broadcast(bytes, 0, timeout));
   }
 }
 
@@ -114,15 +115,15 @@ void Steps::gather_rows(
   const auto block = row.new_empty({placement_.most, length});
   const auto own =
       row.numel() == length ? row : at::pad(row, {0, length - row.numel()});
-  if (!within.part()) {
+  if (!intra_node.backend()) {
     block[0].copy_(own);
   }
-  within.finish(within.gather(own, block, timeout));
+  intra_node.finish(intra_node.gather(own, block, timeout));
   const auto rows = placement_.hosts() == 1
       ? block.unsqueeze(0)
       : row.new_empty({placement_.hosts(), placement_.most, length});
-  between.finish(between.all_gather(block, rows, timeout));
-  within.finish(within.broadcast(rows, 0, timeout));
+  inter_node.finish(inter_node.all_gather(block, rows, timeout));
+  intra_node.finish(intra_node.broadcast(rows, 0, timeout));
   for (int rank = 0; rank < size_; ++rank) {
     targets[rank].copy_(row_of(rows, rank, targets[rank].numel()));
   }

@@ -1,7 +1,7 @@
 #include <ddp/backends/hierarchical/queue.h>
 
+#include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -71,7 +71,7 @@ void Queue::push(const c10::intrusive_ptr<Operation>& operation) {
 
 void Queue::provide_thread() {
   if (threads_ == calling_back_) {
-    detail::start_on_own_thread([self = shared_from_this()] { self->run(); });
+    detail::start_detached([self = shared_from_this()] { self->run(); });
     ++threads_;
   }
 }

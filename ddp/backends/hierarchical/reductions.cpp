@@ -76,28 +76,28 @@ void Steps::all_reduce(
   }
   const auto chunks = tensor.split(kChunkBytes / tensor.itemsize());
   const auto count = chunks.size();
-  std::vector<Level::WorkPtr> reduced(count);
-  std::vector<Level::WorkPtr> summed(count);
-  std::vector<Level::WorkPtr> spread(count);
+  std::vector<SubBackend::WorkPtr> reduced(count);
+  std::vector<SubBackend::WorkPtr> summed(count);
+  std::vector<SubBackend::WorkPtr> spread(count);
   for (size_t step = 0; step < count + 2; ++step) {
     if (step < count) {
       // On all of the host: shared memory does that in place, each rank a part.
-      reduced[step] = within.all_reduce(chunks[step], op, timeout);
+      reduced[step] = intra_node.all_reduce(chunks[step], op, timeout);
     }
     if (step >= 1 && step - 1 < count) {
-      within.finish(reduced[step - 1]);
-      summed[step - 1] = between.all_reduce(chunks[step - 1], op, timeout);
+      intra_node.finish(reduced[step - 1]);
+      summed[step - 1] = inter_node.all_reduce(chunks[step - 1], op, timeout);
     }
     if (step >= 2) {
-      between.finish(summed[step - 2]);
+      inter_node.finish(summed[step - 2]);
       if (place_ == 0) {
         divide_if_mean(chunks[step - 2], op, size_);
       }
-      spread[step - 2] = within.broadcast(chunks[step - 2], 0, timeout);
+      spread[step - 2] = intra_node.broadcast(chunks[step - 2], 0, timeout);
     }
   }
   for (const auto& work : spread) {
-    within.finish(work);
+    intra_node.finish(work);
   }
 }
 
@@ -105,12 +105,12 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   const char* name = "barrier";
   check_usable(name);
   // As gloo's, it waits for what was called before.
-  const auto direct = sent_directly_.exchange(false)
-      ? steps_->direct.start(
+  const auto flat = sent_flat_.exchange(false)
+      ? steps_->flat.start(
             [&](c10d::Backend& part) { return part.barrier(options); })
       : nullptr;
   return push(c10d::OpType::BARRIER, name, {}, [=, steps = steps_] {
-    steps->direct.finish(direct);
+    steps->flat.finish(flat);
     steps->all_reduce(at::zeros({1}), c10d::ReduceOp::SUM, options.timeout);
   });
 }
@@ -137,10 +137,10 @@ void Steps::reduce_to_root(
   const auto& op = options.reduceOp;
   const auto sum = tensor.clone(); // only the root's tensor may change
   // Not a reduce: shared memory would hold what all ranks have.
-  within.finish(within.all_reduce(sum, op, options.timeout));
-  between.finish(between.reduce(sum, op, host, options.timeout));
+  intra_node.finish(intra_node.all_reduce(sum, op, options.timeout));
+  inter_node.finish(inter_node.reduce(sum, op, host, options.timeout));
   if (host_ == host && placement_.place[root] > 0) {
-    within.finish(within.broadcast(sum, 0, options.timeout));
+    intra_node.finish(intra_node.broadcast(sum, 0, options.timeout));
   }
   if (rank_ == root) {
     divide_if_mean(sum, op, size_);
@@ -205,11 +205,13 @@ void Steps::scatter_sums(
   for (int rank = 0; rank < size_; ++rank) {
     row_of(sums, rank, inputs[rank].numel()).copy_(inputs[rank]);
   }
-  within.finish(within.all_reduce(sums, op, options.timeout)); // as above
+  intra_node.finish(
+      intra_node.all_reduce(sums, op, options.timeout)); // as above
   const auto block = sums[host_].clone();
-  between.finish(between.reduce_scatter(block, sums, op, options.timeout));
-  const auto own = within.part() ? output.new_empty({length}) : block[0];
-  within.finish(within.scatter(own, block, options.timeout));
+  inter_node.finish(
+      inter_node.reduce_scatter(block, sums, op, options.timeout));
+  const auto own = intra_node.backend() ? output.new_empty({length}) : block[0];
+  intra_node.finish(intra_node.scatter(own, block, options.timeout));
   output.copy_(own.narrow(0, 0, output.numel()));
   divide_if_mean(output, op, size_);
 }

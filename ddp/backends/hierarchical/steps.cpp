@@ -15,10 +15,10 @@ int64_t longest(const std::vector<at::Tensor>& tensors) {
 Steps::Steps(
     const std::vector<std::string>& hosts,
     int rank,
-    const Parts& parts)
-    : within(parts.local, "within the host", broken_off_),
-      between(parts.between, "between hosts", broken_off_),
-      direct(parts.direct, "among all ranks", broken_off_),
+    const SubBackends& sub_backends)
+    : intra_node(sub_backends.intra_node, "within the host", broken_off_),
+      inter_node(sub_backends.inter_node, "between hosts", broken_off_),
+      flat(sub_backends.flat, "among all ranks", broken_off_),
       placement_(hosts),
       rank_(rank),
       size_(static_cast<int>(hosts.size())),

@@ -2,7 +2,7 @@
 
 #include <ddp/backends/common/placement.h>
 #include <ddp/backends/hierarchical.h>
-#include <ddp/backends/hierarchical/level.h>
+#include <ddp/backends/hierarchical/sub_backend.h>
 
 namespace ddp::backends::hierarchical {
 
@@ -18,7 +18,10 @@ class Steps {
   using Tensors = std::vector<at::Tensor>;
   using Timeout = std::chrono::milliseconds;
 
-  Steps(const std::vector<std::string>& hosts, int rank, const Parts& parts);
+  Steps(
+      const std::vector<std::string>& hosts,
+      int rank,
+      const SubBackends& sub_backends);
 
   void all_reduce(
       const at::Tensor& tensor,
@@ -41,16 +44,16 @@ class Steps {
   /// Calls a method of each part that this rank has.
   template <typename Method, typename... Arguments>
   void for_parts(Method method, Arguments... arguments) const {
-    for (const auto* level : {&within, &between, &direct}) {
-      if (level->part()) {
-        ((*level->part()).*method)(arguments...);
+    for (const auto* part : {&intra_node, &inter_node, &flat}) {
+      if (part->backend()) {
+        ((*part->backend()).*method)(arguments...);
       }
     }
   }
 
-  const Level within;
-  const Level between;
-  const Level direct;
+  const SubBackend intra_node;
+  const SubBackend inter_node;
+  const SubBackend flat;
 
  private:
   /// A rank's row of that length.

@@ -1,6 +1,6 @@
 #include <ddp/backends/mpi/engine.h>
 
-#include <ddp/backends/mpi/pause.h>
+#include <ddp/backends/mpi/backoff.h>
 
 #include <sys/prctl.h>
 
@@ -42,7 +42,7 @@ void Engine::submit(const OperationPtr& operation) {
     const std::lock_guard<std::mutex> lock(mutex_);
     incoming_.push_back(operation);
     ++outstanding_;
-    rouse(kHeadStart);
+    wake(kHeadStart);
   }
   if (threading_ == Threading::kCaller) {
     poll();
@@ -65,7 +65,7 @@ bool Engine::wait(Operation& operation, Clock::time_point until) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++helpers_;
   }
-  Pause pause(kSpinOfWaiters, kPatienceOfWaiters);
+  Backoff pause(kSpinOfWaiters, kPatienceOfWaiters);
   for (auto now = Clock::now(); !operation.done_ && now < until;
        now = Clock::now()) {
     if (operation.arrived_ && !operation.claimed_) {
@@ -94,14 +94,14 @@ void Engine::leave(Operation& operation) {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (--helpers_ == 0 && outstanding_ > 0) {
-    rouse(kHeadStart);
+    wake(kHeadStart);
   }
 }
 
 void Engine::take_over() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (outstanding_ > 0 && helpers_ == 0) {
-    rouse(kAtOnce);
+    wake(kAtOnce);
   }
 }
 
@@ -128,7 +128,7 @@ bool Engine::stop() {
     rest_.wait_for(
         lock, kGrace, [this] { return outstanding_ == 0 || unfinished_; });
     stopping_ = true;
-    rouse(kAtOnce);
+    wake(kAtOnce);
     rest_.wait_for(lock, kGrace, [this] { return stopped_; });
   }
   return outstanding_ == 0 && !unfinished_ &&
@@ -138,7 +138,7 @@ bool Engine::stop() {
 void Engine::run() {
   prctl(PR_SET_NAME, "ddp_mpi");
   prctl(PR_SET_TIMERSLACK, 1000); // nanoseconds; pauses are shorter than 50 us
-  Pause pause(kSpinOfThread, kPatienceOfThread);
+  Backoff pause(kSpinOfThread, kPatienceOfThread);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     sleep(lock);
@@ -173,16 +173,16 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock) {
     asleep_ = true;
     alarmed_ = false;
     lock.unlock();
-    alarm_.wait();
+    timer_.wait();
     lock.lock();
   }
   asleep_ = false;
 }
 
-void Engine::rouse(std::chrono::microseconds delay) {
+void Engine::wake(std::chrono::microseconds delay) {
   if (asleep_ && (!alarmed_ || delay == kAtOnce)) {
     alarmed_ = true;
-    alarm_.set(delay);
+    timer_.set(delay);
   }
 }
 
@@ -275,7 +275,7 @@ void Engine::arrive(const OperationPtr& operation) {
   --outstanding_;
   if (operation->waiters_ == 0) { // nobody who would complete it
     arrived_.push_back(operation);
-    rouse(kAtOnce);
+    wake(kAtOnce);
   }
   if (outstanding_ == 0) {
     rest_.notify_all();

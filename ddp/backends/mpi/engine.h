@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/backends/common/alarm.h>
+#include <ddp/backends/common/timer.h>
 #include <ddp/backends/mpi/operation.h>
 #include <ddp/backends/mpi/runtime.h>
 
@@ -52,7 +52,7 @@ class Engine {
   /// Returns when the thread has something to do; `lock` is on `mutex_`.
   void sleep(std::unique_lock<std::mutex>& lock);
   /// Wakes the thread if it sleeps; to be called with `mutex_` locked.
-  void rouse(std::chrono::microseconds delay);
+  void wake(std::chrono::microseconds delay);
 
   // To be called with `calls_` locked. They return whether something changed.
   bool advance(Clock::time_point now);
@@ -78,7 +78,7 @@ class Engine {
   /// Held for moments; guards what follows.
   std::mutex mutex_;
   std::condition_variable rest_;
-  Alarm alarm_;
+  Timer timer_;
   std::vector<OperationPtr> incoming_;
   std::vector<OperationPtr> arrived_;
   size_t outstanding_ = 0;

@@ -1,8 +1,8 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/mpi/backend.h>
+#include <ddp/backends/mpi/backoff.h>
 #include <ddp/backends/mpi/engine.h>
 #include <ddp/backends/mpi/operation.h>
-#include <ddp/backends/mpi/pause.h>
 #include <ddp/backends/mpi/runtime.h>
 #include <ddp/internal/check.h>
 
@@ -19,12 +19,12 @@ using std::chrono::milliseconds;
 void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
-  Pause pause(microseconds(0), microseconds(1000));
-  const auto start = Pause::Clock::now();
+  Backoff pause(microseconds(0), microseconds(1000));
+  const auto start = Backoff::Clock::now();
   int all_came = 0;
   while (all_came == 0) {
     check_mpi(MPI_Test(&request, &all_came, MPI_STATUS_IGNORE), "MPI_Test");
-    const auto now = Pause::Clock::now();
+    const auto now = Backoff::Clock::now();
     if (all_came == 0 && now - start > timeout) {
       int rank = 0;
       int size = 0;
@@ -44,7 +44,7 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
 }
 
 /// Returns when all ranks have come: MPI's own calls wait for them without end.
-void meet(MPI_Comm comm, milliseconds timeout, const char* call) {
+void barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
   // The first barrier lets a rank pass that comes when others have given up.
   pass_barrier(comm, timeout, call);
   pass_barrier(comm, timeout, call);
@@ -83,7 +83,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   {
     const auto guard = Engine::get().exclusive();
-    meet(channel_->comm->get(), timeout_, "MPI_Comm_split");
+    barrier(channel_->comm->get(), timeout_, "MPI_Comm_split");
     check_mpi(
         MPI_Comm_split(
             channel_->comm->get(),
@@ -102,7 +102,7 @@ std::string MpiCommunicator::broadcast(const std::string& text) {
   std::string result = text;
   auto length = static_cast<int64_t>(text.size());
   const auto comm = channel_->comm->get();
-  meet(comm, timeout_, "MPI_Bcast");
+  barrier(comm, timeout_, "MPI_Bcast");
   check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
   DDP_CHECK_VALUE(
       length <= std::numeric_limits<int>::max(),
@@ -140,7 +140,7 @@ c10::intrusive_ptr<c10d::Backend> MpiCommunicator::create(
 /// A duplicate of `comm`. Collective; throws as that does.
 std::unique_ptr<Comm> duplicate(MPI_Comm comm, milliseconds timeout) {
   const auto guard = Engine::get().exclusive();
-  meet(comm, timeout, "MPI_Comm_dup");
+  barrier(comm, timeout, "MPI_Comm_dup");
   MPI_Comm result = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(comm, &result), "MPI_Comm_dup");
   return std::make_unique<Comm>(result);

@@ -9,19 +9,19 @@ namespace {
 // Up to here to read all ranks' data costs less than one more step.
 constexpr int kFewRanks = 3;
 constexpr int64_t kFewBytes = 32 << 10;
-// Shares begin at multiples of this, so that no cache line is two ranks'.
-constexpr int64_t kShareElements = 64;
+// Slices begin at multiples of this, so that no cache line is two ranks'.
+constexpr int64_t kSliceElements = 64;
 
-struct Share {
+struct Slice {
   int64_t begin;
   int64_t count;
 };
 
 /// A rank's part of `count` elements.
-Share share_of(int64_t count, int rank, int size) {
+Slice slice_of(int64_t count, int rank, int size) {
   const auto border = [&](int64_t of) {
     const auto exact = count * of / size;
-    return of == size ? count : exact / kShareElements * kShareElements;
+    return of == size ? count : exact / kSliceElements * kSliceElements;
   };
   return {border(rank), border(rank + 1) - border(rank)};
 }
@@ -29,31 +29,31 @@ Share share_of(int64_t count, int rank, int size) {
 } // namespace
 
 AllReduce::AllReduce(
-    Team& team,
+    Context& context,
     const at::Tensor& tensor,
     const c10d::ReduceOp& op)
-    : team_(team),
+    : context_(context),
       tensor_(tensor),
       reduce_(tensor.scalar_type(), op),
       op_(op),
       element_(static_cast<int64_t>(tensor.itemsize())),
-      place_(team.memory(team.rank())
+      place_(context.memory(context.rank())
                  .place_of(
                      tensor.const_data_ptr(),
                      static_cast<int64_t>(tensor.nbytes()))),
       per_piece_(static_cast<int64_t>(kSlotBytes) / element_),
       pieces_((tensor.numel() + per_piece_ - 1) / per_piece_) {}
 
-/// Reduces this rank's share of `count` elements of each rank, which begin at
+/// Reduces this rank's slice of `count` elements of each rank, which begin at
 /// `begin_of(rank)`, into all of them.
 template <typename BeginOf>
 void AllReduce::reduce_share(int64_t count, BeginOf&& begin_of) const {
-  const auto share = share_of(count, team_.rank(), team_.size());
+  const auto slice = slice_of(count, context_.rank(), context_.size());
   std::vector<char*> places;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    places.push_back(begin_of(rank) + share.begin * element_);
+  for (int rank = 0; rank < context_.size(); ++rank) {
+    places.push_back(begin_of(rank) + slice.begin * element_);
   }
-  reduce_({places.begin(), places.end()}, places, share.count);
+  reduce_({places.begin(), places.end()}, places, slice.count);
 }
 
 bool AllReduce::step() {
@@ -69,7 +69,7 @@ bool AllReduce::step() {
 }
 
 void AllReduce::announce() {
-  auto& announcement = team_.announce(c10d::OpType::ALLREDUCE);
+  auto& announcement = context_.announce(c10d::OpType::ALLREDUCE);
   announcement.dtype = static_cast<int8_t>(tensor_.scalar_type());
   announcement.reduction = static_cast<uint8_t>(op_.op_);
   announcement.count = tensor_.numel();
@@ -80,13 +80,13 @@ void AllReduce::announce() {
 }
 
 void AllReduce::begin() {
-  team_.compare();
+  context_.compare();
   int in_heap = 0;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    in_heap += team_.announced(rank).place >= 0;
+  for (int rank = 0; rank < context_.size(); ++rank) {
+    in_heap += context_.announced(rank).place >= 0;
   }
-  in_place_ = in_heap == team_.size();
-  alone_ = team_.size() <= kFewRanks ||
+  in_place_ = in_heap == context_.size();
+  alone_ = context_.size() <= kFewRanks ||
       static_cast<int64_t>(tensor_.nbytes()) <= kFewBytes;
   // Where only some lie in a heap their ranks have not put a piece yet, and all
   // do it in this step.
@@ -97,7 +97,7 @@ void AllReduce::begin() {
 bool AllReduce::in_place_step() {
   if (next_++ == 1 && tensor_.numel() > 0) {
     reduce_share(tensor_.numel(), [this](int rank) {
-      return team_.memory(rank).at(team_.announced(rank).place);
+      return context_.memory(rank).at(context_.announced(rank).place);
     });
     return true;
   }
@@ -107,12 +107,12 @@ bool AllReduce::in_place_step() {
 bool AllReduce::pieces_step() {
   const auto step = next_++;
   // A piece is put in one step and reduced in the next; where each rank reduces
-  // a share it is taken in the one after.
+  // a slice it is taken in the one after.
   const auto taken = step - 2;
   if (step >= 1 && step - 1 < pieces_) {
     alone_ ? reduce_piece(step - 1)
            : reduce_share(length(step - 1), [this](int rank) {
-               return team_.slot(rank, 1);
+               return context_.slot(rank, 1);
              });
   }
   if (!alone_ && taken >= 0 && taken < pieces_) {
@@ -130,7 +130,7 @@ void AllReduce::put_piece(int64_t piece) {
   if (piece < pieces_) {
     const auto* data = static_cast<const char*>(tensor_.const_data_ptr());
     std::memcpy(
-        team_.slot(),
+        context_.slot(),
         data + piece * per_piece_ * element_,
         length(piece) * element_);
   }
@@ -140,7 +140,7 @@ void AllReduce::take_piece(int64_t piece) {
   auto* data = static_cast<char*>(tensor_.mutable_data_ptr());
   std::memcpy(
       data + piece * per_piece_ * element_,
-      team_.slot(team_.rank(), 2),
+      context_.slot(context_.rank(), 2),
       length(piece) * element_);
 }
 
@@ -148,8 +148,8 @@ void AllReduce::reduce_piece(int64_t piece) {
   auto* data = static_cast<char*>(tensor_.mutable_data_ptr());
   auto* own = data + piece * per_piece_ * element_;
   std::vector<const char*> sources;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    sources.push_back(rank == team_.rank() ? own : team_.slot(rank, 1));
+  for (int rank = 0; rank < context_.size(); ++rank) {
+    sources.push_back(rank == context_.rank() ? own : context_.slot(rank, 1));
   }
   reduce_(sources, {own}, length(piece));
 }

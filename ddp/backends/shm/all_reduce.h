@@ -2,7 +2,7 @@
 
 #include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 namespace ddp::backends::shm {
 
@@ -11,7 +11,10 @@ namespace ddp::backends::shm {
 /// tensors go through the slots, piece by piece.
 class AllReduce final : public Collective {
  public:
-  AllReduce(Team& team, const at::Tensor& tensor, const c10d::ReduceOp& op);
+  AllReduce(
+      Context& context,
+      const at::Tensor& tensor,
+      const c10d::ReduceOp& op);
 
   bool step() override;
 
@@ -31,7 +34,7 @@ class AllReduce final : public Collective {
   /// The elements in a piece.
   int64_t length(int64_t piece) const;
 
-  Team& team_;
+  Context& context_;
   const at::Tensor tensor_;
   const Reduction reduce_;
   const c10d::ReduceOp op_;

@@ -34,9 +34,10 @@ c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
       kMaxRanks,
       options.size);
   const auto memory = std::make_shared<Memory>(options.size);
-  auto team =
-      std::make_unique<Team>(options.rank, exchange_memory(*memory, options));
-  return c10::make_intrusive<Backend>(std::move(team), memory, options.timeout);
+  auto context = std::make_unique<Context>(
+      options.rank, exchange_memory(*memory, options));
+  return c10::make_intrusive<Backend>(
+      std::move(context), memory, options.timeout);
 }
 
 std::string ended_rank(
@@ -47,11 +48,11 @@ std::string ended_rank(
 }
 
 Backend::Backend(
-    std::unique_ptr<Team> team,
+    std::unique_ptr<Context> context,
     std::shared_ptr<Memory> memory,
     std::chrono::milliseconds timeout)
-    : CollectiveBackend("shm", team->rank(), team->size(), timeout),
-      engine_(std::make_shared<Engine>(std::move(team))),
+    : CollectiveBackend("shm", context->rank(), context->size(), timeout),
+      engine_(std::make_shared<Engine>(std::move(context))),
       memory_(std::move(memory)) {
   init();
 }
@@ -84,8 +85,8 @@ void Backend::abort() {
 std::string Backend::ended_rank(const std::vector<int64_t>& ranks) const {
   for (const auto rank : ranks) {
     const auto number = static_cast<int>(rank);
-    if (engine_->team().has_ended(number)) {
-      return engine_->team().words_of_end(number);
+    if (engine_->context().has_ended(number)) {
+      return engine_->context().describe_end(number);
     }
   }
   return "";

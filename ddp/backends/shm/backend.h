@@ -18,7 +18,7 @@ namespace ddp::backends::shm {
 class Backend final : public CollectiveBackend {
  public:
   Backend(
-      std::unique_ptr<Team> team,
+      std::unique_ptr<Context> context,
       std::shared_ptr<Memory> memory,
       std::chrono::milliseconds timeout);
   ~Backend() override;
@@ -57,8 +57,8 @@ class Backend final : public CollectiveBackend {
       const Part& part,
       const c10d::ReduceOp& op) override;
 
-  Team& team() const {
-    return engine_->team();
+  Context& context() const {
+    return engine_->context();
   }
 
   const std::shared_ptr<Engine> engine_;

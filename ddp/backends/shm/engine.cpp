@@ -35,7 +35,9 @@ bool is_forgotten(const c10::intrusive_ptr<Operation>& operation) {
 } // namespace
 
 Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
-    : BackendWork({"shm", engine->team().rank(), engine->team().size()}, task),
+    : BackendWork(
+          {"shm", engine->context().rank(), engine->context().size()},
+          task),
       engine_(std::move(engine)),
       task_(std::move(task)) {
   number_ = number;
@@ -73,7 +75,7 @@ bool Operation::advance(
       if (!task_.collective->step()) {
         break;
       }
-      engine_->team().finish_step();
+      engine_->context().finish_step();
       others_awaited_ = true;
     } while (true);
     if (task_.finish) {
@@ -91,15 +93,15 @@ bool Operation::advance(
 bool Operation::await_others(
     Clock::time_point until,
     std::chrono::nanoseconds spin) {
-  auto& team = engine_->team();
-  if (team.all_finished(std::min(until, deadline_), spin)) {
+  auto& context = engine_->context();
+  if (context.all_finished(std::min(until, deadline_), spin)) {
     return true;
   }
   DDP_CHECK(
       Clock::now() < deadline_,
       "{}, waiting for {}",
       timed_out_after(timeout_),
-      team.missing());
+      context.missing());
   return false;
 }
 
@@ -121,11 +123,11 @@ void Operation::settle() {
   }
 }
 
-Engine::Engine(std::unique_ptr<Team> team)
-    : team_(std::move(team)), spin_(spin_of(team_->size())) {}
+Engine::Engine(std::unique_ptr<Context> context)
+    : context_(std::move(context)), spin_(spin_of(context_->size())) {}
 
 Engine::~Engine() {
-  team_->leave();
+  context_->leave();
 }
 
 c10::intrusive_ptr<Operation> Engine::submit(Task task) {
@@ -138,7 +140,7 @@ c10::intrusive_ptr<Operation> Engine::submit(Task task) {
     drive(lock, Clock::time_point::min(), nanoseconds(0));
   }
   if (!operation->done_ && !waited_for) {
-    rouse(kDelay);
+    wake(kDelay);
   }
   return operation;
 }
@@ -158,7 +160,7 @@ bool Engine::wait(Operation& operation, Clock::time_point until) {
     }
   }
   if (!queue_.empty()) {
-    rouse(kDelay);
+    wake(kDelay);
   }
   return operation.done_;
 }
@@ -174,7 +176,7 @@ void Engine::take_over() {
   const Lock lock(mutex_);
   if (!queue_.empty()) {
     alarmed_ = false;
-    rouse(microseconds(0));
+    wake(microseconds(0));
   }
 }
 
@@ -203,14 +205,14 @@ void Engine::drive(Lock& lock, Clock::time_point until, nanoseconds spin) {
   }
 }
 
-void Engine::rouse(microseconds delay) {
+void Engine::wake(microseconds delay) {
   if (alarmed_ || stopping_) {
     return;
   }
   if (!thread_.joinable()) {
     thread_ = std::thread([self = shared_from_this()] { self->run(); });
   }
-  alarm_.set(delay);
+  timer_.set(delay);
   alarmed_ = true;
 }
 
@@ -218,14 +220,14 @@ void Engine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
-    alarm_.wait();
+    timer_.wait();
     lock.lock();
     alarmed_ = false;
     while (!queue_.empty() && !driving_ && !stopping_) {
       drive(lock, Clock::now() + kLook, nanoseconds(0));
     }
     if (!queue_.empty()) {
-      rouse(kLongDelay);
+      wake(kLongDelay);
     }
   }
 }
@@ -236,7 +238,7 @@ void Engine::stop() {
     const Lock lock(mutex_);
     stopping_ = true;
     thread = std::move(thread_);
-    alarm_.set(nanoseconds(0));
+    timer_.set(nanoseconds(0));
   }
   if (thread.joinable()) {
     if (thread.get_id() == std::this_thread::get_id()) {
@@ -263,7 +265,7 @@ std::string Engine::first_error() const {
 
 void Engine::break_group(const std::string& reason) {
   if (first_error_.set(reason)) {
-    team_->give_up(reason);
+    context_->abort(reason);
   }
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <common/first_error.h>
-#include <ddp/backends/common/alarm.h>
 #include <ddp/backends/common/backend_work.h>
+#include <ddp/backends/common/timer.h>
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 #include <condition_variable>
 #include <deque>
@@ -58,15 +58,15 @@ class Operation final : public BackendWork {
 /// engine's, which sleeps where there is nothing to do.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  using Clock = Team::Clock;
+  using Clock = Context::Clock;
 
-  explicit Engine(std::unique_ptr<Team> team);
+  explicit Engine(std::unique_ptr<Context> context);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
 
-  Team& team() {
-    return *team_;
+  Context& context() {
+    return *context_;
   }
 
   /// Starts an operation, or lines it up behind others.
@@ -102,10 +102,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
       Clock::time_point until,
       std::chrono::nanoseconds spin);
   /// Wakes the thread after the delay, if it does not wake before.
-  void rouse(std::chrono::microseconds delay);
+  void wake(std::chrono::microseconds delay);
   void run();
 
-  const std::unique_ptr<Team> team_;
+  const std::unique_ptr<Context> context_;
   const std::chrono::nanoseconds spin_;
 
   mutable std::mutex mutex_;
@@ -117,7 +117,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int waiting_ = 0;
   bool driving_ = false;
 
-  Alarm alarm_;
+  Timer timer_;
   std::thread thread_;
   /// Whether the thread will wake soon.
   bool alarmed_ = false;

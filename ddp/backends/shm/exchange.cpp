@@ -28,11 +28,11 @@ void overlap(int64_t begin, int64_t bytes, int64_t piece, Copy&& copy) {
 } // namespace
 
 Exchange::Exchange(
-    Team& team,
+    Context& context,
     const ExchangeKind& kind,
     Tensors to_ranks,
     Tensors from_ranks)
-    : team_(team),
+    : context_(context),
       kind_(kind),
       same_for_all_(to_ranks.size() == 1),
       to_ranks_(std::move(to_ranks)),
@@ -53,23 +53,23 @@ bool Exchange::step() {
 }
 
 void Exchange::announce() {
-  auto& announcement = team_.announce(kind_.type);
+  auto& announcement = context_.announce(kind_.type);
   announcement.dtype = static_cast<int8_t>(kind_.dtype);
   announcement.root = kind_.root;
   announcement.same_for_all = same_for_all_;
-  for (int rank = 0; rank < team_.size(); ++rank) {
+  for (int rank = 0; rank < context_.size(); ++rank) {
     announcement.lengths[rank] = bytes_of(to_ranks_[same_for_all_ ? 0 : rank]);
   }
 }
 
 void Exchange::begin() {
-  team_.compare();
-  for (int from = 0; from < team_.size(); ++from) {
+  context_.compare();
+  for (int from = 0; from < context_.size(); ++from) {
     check_length(from);
     begins_.push_back(begin_of_part(from));
-    const auto& announced = team_.announced(from);
+    const auto& announced = context_.announced(from);
     int64_t stream = 0;
-    for (int to = 0; to < team_.size(); ++to) {
+    for (int to = 0; to < context_.size(); ++to) {
       const auto length = to == from ? 0 : announced.lengths[to];
       stream =
           announced.same_for_all ? std::max(stream, length) : stream + length;
@@ -81,8 +81,8 @@ void Exchange::begin() {
 
 void Exchange::check_length(int from) const {
   const auto& target = from_ranks_[from];
-  const auto& announced = team_.announced(from);
-  const auto sent = announced.lengths[team_.rank()];
+  const auto& announced = context_.announced(from);
+  const auto sent = announced.lengths[context_.rank()];
   // What goes to all is not for those that expect nothing.
   const bool unwanted = announced.same_for_all && !target.defined();
   DDP_CHECK_WITH(
@@ -91,22 +91,22 @@ void Exchange::check_length(int from) const {
       "rank {} sent {} bytes, where rank {} expects {}",
       from,
       sent,
-      team_.rank(),
+      context_.rank(),
       bytes_of(target));
 }
 
 int64_t Exchange::begin_of_part(int from) const {
-  const auto& announced = team_.announced(from);
+  const auto& announced = context_.announced(from);
   int64_t begin = 0;
-  for (int to = 0; to < team_.rank() && !announced.same_for_all; ++to) {
+  for (int to = 0; to < context_.rank() && !announced.same_for_all; ++to) {
     begin += to == from ? 0 : announced.lengths[to];
   }
   return begin;
 }
 
 void Exchange::keep_own() const {
-  const auto& from = to_ranks_[same_for_all_ ? 0 : team_.rank()];
-  const auto& to = from_ranks_[team_.rank()];
+  const auto& from = to_ranks_[same_for_all_ ? 0 : context_.rank()];
+  const auto& to = from_ranks_[context_.rank()];
   if (from.defined() && to.defined() && to.nbytes() > 0) {
     std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
   }
@@ -116,7 +116,7 @@ void Exchange::put_piece(int64_t piece) const {
   int64_t begin = 0;
   for (int to = 0; to < static_cast<int>(to_ranks_.size()); ++to) {
     const auto& tensor = to_ranks_[to];
-    if (!tensor.defined() || (to == team_.rank() && !same_for_all_)) {
+    if (!tensor.defined() || (to == context_.rank() && !same_for_all_)) {
       continue;
     }
     const auto* data = static_cast<const char*>(tensor.const_data_ptr());
@@ -125,16 +125,16 @@ void Exchange::put_piece(int64_t piece) const {
         bytes_of(tensor),
         piece,
         [&](int64_t in_tensor, int64_t in_piece, int64_t bytes) {
-          std::memcpy(team_.slot() + in_piece, data + in_tensor, bytes);
+          std::memcpy(context_.slot() + in_piece, data + in_tensor, bytes);
         });
     begin += bytes_of(tensor);
   }
 }
 
 void Exchange::take_pieces(int64_t piece) const {
-  for (int from = 0; from < team_.size(); ++from) {
+  for (int from = 0; from < context_.size(); ++from) {
     const auto& tensor = from_ranks_[from];
-    if (!tensor.defined() || from == team_.rank()) {
+    if (!tensor.defined() || from == context_.rank()) {
       continue;
     }
     auto* data = static_cast<char*>(tensor.mutable_data_ptr());
@@ -143,7 +143,8 @@ void Exchange::take_pieces(int64_t piece) const {
         bytes_of(tensor),
         piece,
         [&](int64_t in_tensor, int64_t in_piece, int64_t bytes) {
-          std::memcpy(data + in_tensor, team_.slot(from, 1) + in_piece, bytes);
+          std::memcpy(
+              data + in_tensor, context_.slot(from, 1) + in_piece, bytes);
         });
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 namespace ddp::backends::shm {
 
@@ -21,7 +21,7 @@ class Exchange final : public Collective {
   /// `to_ranks` has one tensor for each rank, or a single one that goes to all
   /// that expect one.
   Exchange(
-      Team& team,
+      Context& context,
       const ExchangeKind& kind,
       Tensors to_ranks,
       Tensors from_ranks);
@@ -41,7 +41,7 @@ class Exchange final : public Collective {
   /// What a rank sends is one stream of bytes: where this rank's part begins.
   int64_t begin_of_part(int from) const;
 
-  Team& team_;
+  Context& context_;
   const ExchangeKind kind_;
   const bool same_for_all_;
   const Tensors to_ranks_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/common/backend.h>
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 namespace ddp::backends::shm {
 

@@ -4,7 +4,7 @@
 
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/exchange.h>
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 namespace ddp::backends::shm {
 namespace {
@@ -12,19 +12,19 @@ namespace {
 /// Ends when all ranks have begun it.
 class Barrier final : public Collective {
  public:
-  explicit Barrier(Team& team) : team_(team) {}
+  explicit Barrier(Context& context) : context_(context) {}
 
   bool step() override {
     if (begun_) {
-      team_.compare();
+      context_.compare();
       return false;
     }
-    team_.announce(c10d::OpType::BARRIER);
+    context_.announce(c10d::OpType::BARRIER);
     return begun_ = true;
   }
 
  private:
-  Team& team_;
+  Context& context_;
   bool begun_ = false;
 };
 
@@ -61,12 +61,12 @@ Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
       }
     }
   }
-  const auto collectives = [&team = team(),
+  const auto collectives = [&context = context(),
                             type = call.type](std::vector<Exchange> exchanges) {
     Collectives parts;
     for (auto& [to_ranks, from_ranks, dtype, root] : exchanges) {
       parts.push_back(std::make_unique<shm::Exchange>(
-          team,
+          context,
           ExchangeKind{type, dtype, static_cast<int>(root)},
           std::move(to_ranks),
           std::move(from_ranks)));
@@ -88,7 +88,7 @@ Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto task = this->task({c10d::OpType::BARRIER, "barrier", options});
-  task.collective = std::make_unique<Barrier>(team());
+  task.collective = std::make_unique<Barrier>(context());
   return launch(std::move(task));
 }
 

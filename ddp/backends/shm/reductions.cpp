@@ -43,7 +43,7 @@ Backend::WorkPtr Backend::all_reduce(
   if (op.op_ == c10d::ReduceOp::AVG) {
     task.finish = [tensor, size = size_]() mutable { tensor.div_(size); };
   }
-  task.collective = std::make_unique<AllReduce>(team(), tensor, op);
+  task.collective = std::make_unique<AllReduce>(context(), tensor, op);
   return launch(std::move(task));
 }
 

@@ -17,7 +17,8 @@ namespace detail {
 struct JoinState;
 }
 
-/// One call of `Joinable::announce` in a `Join`, the same on all ranks.
+/// One call of `Joinable::notify_join_context` in a `Join`, the same on all
+/// ranks.
 struct JoinStep {
   /// What the ranks that have inputs are about to do, as they passed it.
   int64_t call = 0;
@@ -32,9 +33,9 @@ struct JoinStep {
 /// Something that communicates in each step, in which ranks without inputs have
 /// to take part: a Reducer, a sharded optimizer, a program's own collectives.
 ///
-/// Derive from it, call `announce` right before the collectives, and have
-/// `shadow` call the same collectives with neutral values. Source: the meaning
-/// is that of torch/distributed/algorithms/join.py.
+/// Derive from it, call `notify_join_context` right before the collectives, and
+/// have `main_hook` call the same collectives with neutral values. Source: the
+/// meaning is that of torch/distributed/algorithms/join.py.
 class DDP_API Joinable {
  public:
   Joinable() = default;
@@ -49,30 +50,32 @@ class DDP_API Joinable {
   /// over the `Join`'s group. Throws `EarlyTermination` where a rank's inputs
   /// have ended and `throw_on_early_termination` is set, and `c10::Error` where
   /// other ranks announce something else.
-  std::optional<JoinStep> announce(int64_t call = 0);
+  std::optional<JoinStep> notify_join_context(int64_t call = 0);
 
   /// Whether a `Join` of this object lives with `throw_on_early_termination`.
   bool throws_early() const;
 
   /// Whether a `Join` of this object lives in which the collectives of another
   /// one may begin before this one's end; both overlap (see below). Then
-  /// `complete_shadow` is called when the next `announce` comes, so what
-  /// communicates at the end needs one of its own.
+  /// `complete_main_hook` is called when the next `notify_join_context` comes,
+  /// so what communicates at the end needs one of its own.
   bool shares_steps() const;
 
-  /// Called on each rank without inputs where the others call `announce`.
-  virtual void shadow(const JoinStep& step) = 0;
+  /// Called on each rank without inputs where the others call
+  /// `notify_join_context`.
+  virtual void main_hook(const JoinStep& step) = 0;
 
-  /// Whether `shadow` only starts collectives, which `complete_shadow` waits
-  /// for: where others may begin before, as Reducers that share a backward.
+  /// Whether `main_hook` only starts collectives, which `complete_main_hook`
+  /// waits for: where others may begin before, as Reducers that share a
+  /// backward.
   virtual bool overlaps() const {
     return false;
   }
-  virtual void complete_shadow() {}
+  virtual void complete_main_hook() {}
 
   /// Called on all ranks when the last one has joined. `root` had inputs as
   /// long as any other.
-  virtual void end_join(int64_t /*root*/) {}
+  virtual void post_hook(int64_t /*root*/) {}
 
  private:
   friend struct detail::JoinState;

@@ -27,7 +27,7 @@ enum class BufferSync {
 };
 
 /// What to do about a finding.
-enum class Reaction { kIgnore, kWarn, kError };
+enum class Severity { kIgnore, kWarn, kError };
 
 /// How gradients are shared out to buckets.
 enum class BucketLayout {
@@ -110,7 +110,7 @@ struct ReducerOptions {
   /// the parameters of modules in a plain `std::vector`. Looked for in the
   /// first three backward passes; told of one that two forwards used, since one
   /// that a single forward used may be an input.
-  TORCH_ARG(Reaction, unmanaged_leaves) = Reaction::kWarn;
+  TORCH_ARG(Severity, unmanaged_leaves) = Severity::kWarn;
 
   /// Leaf tensors that may get a gradient and be each rank's own: not reported.
   TORCH_ARG(std::vector<at::Tensor>, known_leaves);

@@ -79,7 +79,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       const at::AutoGradMode with_gradients(true);
       loss = closure();
     }
-    announce();
+    notify_join_context();
     step_all();
     return loss;
   }
@@ -111,7 +111,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
  protected:
-  void shadow(const JoinStep& /*step*/) override {
+  void main_hook(const JoinStep& /*step*/) override {
     step_all();
   }
 

@@ -6,8 +6,8 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
+#include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
 
 namespace ddp::detail {
 namespace {
@@ -21,18 +21,18 @@ class Presence {
  public:
   Presence(const char* operation, const ProcessGroup& group)
       : group_(ProcessGroupImpl::of(group)) {
-    if (group_.board) {
+    if (group_.failure_store) {
       char call[HeartbeatPage::kActivitySize];
       heartbeat::copy_activity(call, sizeof(call));
-      group_.board->attend(
+      group_.failure_store->mark_waiting(
           group_.scope, group_.launched, *call ? call : operation);
     }
   }
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;
   ~Presence() {
-    if (group_.board) {
-      group_.board->leave();
+    if (group_.failure_store) {
+      group_.failure_store->leave();
     }
   }
 

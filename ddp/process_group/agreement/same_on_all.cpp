@@ -4,7 +4,7 @@
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/agreement/store_gather.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 namespace ddp::detail {
 namespace {

@@ -8,18 +8,18 @@
 
 namespace ddp::detail {
 
-/// A parameter of a Reducer, and what has become of its gradient.
+/// What this rank has put of a gradient into the reduction.
+enum class GradState {
+  kPending, ///< nothing yet
+  kOutside, ///< the gradient, to be copied into the slice with others
+  kUnscaled, ///< the gradient, which lies in the slice itself
+  kScaled, ///< a copy of the gradient, scaled
+  kUnused, ///< nothing new: the gradient from before, or zero
+};
+
+/// A parameter of a Reducer, and the state of its gradient.
 struct ParameterState {
   static constexpr size_t kNoBucket = static_cast<size_t>(-1);
-
-  /// What this rank has put into the reduction.
-  enum class Contribution {
-    kPending, ///< nothing yet
-    kOutside, ///< the gradient, to be copied into the slice with others
-    kUnscaled, ///< the gradient, which lies in the slice itself
-    kScaled, ///< a copy of the gradient, scaled
-    kUnused, ///< nothing new: the gradient from before, or zero
-  };
 
   ParameterState(at::Tensor parameter, std::string key, bool sparse);
 
@@ -56,7 +56,7 @@ struct ParameterState {
   c10::Device device;
   bool sparse;
   /// Not while it is frozen from the start.
-  bool managed = false;
+  bool trainable = false;
   /// Whether it has been seen unfrozen since.
   bool unfrozen = false;
   /// Whether it came in a backward inside another.
@@ -72,7 +72,7 @@ struct ParameterState {
   int arrivals = 0;
   /// The engine's number of the backward that it came in last.
   int task = -1;
-  Contribution contribution = Contribution::kPending;
+  GradState grad_state = GradState::kPending;
   /// A gradient with a graph (create_graph), to get the mean's value.
   at::Tensor with_graph;
   /// The gradient from before, should no rank add to it.

@@ -3,7 +3,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/agreement.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -51,7 +51,7 @@ void BackwardComparison::on_long_wait() {
     return;
   }
   if (!answer_.valid()) {
-    answer_ = on_own_thread([store = store_]() -> std::string {
+    answer_ = run_detached([store = store_]() -> std::string {
       return store->check({kCompared}) ? store->get_to_str(kCompared) : "";
     });
   }

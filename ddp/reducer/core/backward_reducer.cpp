@@ -147,8 +147,8 @@ void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
 /// In two steps, so that where several Reducers share a backward all have
 /// started their last buckets before one waits.
 void BackwardReducer::end_backward() {
-  contribute_rest();
-  at_end_of_backward(&BackwardReducer::finish);
+  mark_rest_ready();
+  at_end_of_backward(&BackwardReducer::finalize_backward);
 }
 
 void BackwardReducer::begin(const Participants& participants) {
@@ -159,7 +159,7 @@ void BackwardReducer::begin(const Participants& participants) {
   nested_.begin(torch::autograd::get_current_graph_task_id());
   rebuild_.begin(current_.step);
   observers_.begin(current_);
-  comparison_.expect(!unfrozen_.all_managed() || skipped_);
+  comparison_.expect(!unfrozen_.all_trainable() || skipped_);
   reduction_.begin(current_);
 }
 
@@ -176,7 +176,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
     return; // it waits for the end of backward
   }
   DDP_CHECK(
-      parameter.contribution == ParameterState::Contribution::kPending,
+      parameter.grad_state == GradState::kPending,
       "the gradient of {} came again in one backward, after its reduction "
       "began: it came {} times in earlier ones. With static_graph backward "
       "inside backward (activation checkpointing) must reach a parameter as "
@@ -190,7 +190,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
 }
 
 /// At the end of backward: contributes for parameters that it did not reach.
-void BackwardReducer::contribute_rest() {
+void BackwardReducer::mark_rest_ready() {
   nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
   if (unfrozen_.adopt(current_.step)) {
     observers_.tell(&ReductionObserver::on_new_buckets);
@@ -208,7 +208,7 @@ void BackwardReducer::contribute_rest() {
   observers_.tell(&ReductionObserver::on_all_launched, current_);
 }
 
-void BackwardReducer::finish() {
+void BackwardReducer::finalize_backward() {
   observers_.tell(&ReductionObserver::on_finish, current_);
   for (auto& bucket : buckets_) {
     if (bucket.future) {
@@ -217,8 +217,8 @@ void BackwardReducer::finish() {
   }
   observers_.tell(&ReductionObserver::on_reduced);
   unused_.restore(current_);
-  reduction_.hand_out_all();
-  observers_.tell(&ReductionObserver::on_handed_out);
+  reduction_.populate_grads();
+  observers_.tell(&ReductionObserver::on_grads_populated);
   close();
 }
 
@@ -243,8 +243,8 @@ void BackwardReducer::finish_backward() {
     const auto participants = observers_.participants(group_.size());
     guarded([&] {
       begin(participants);
-      contribute_rest();
-      finish();
+      mark_rest_ready();
+      finalize_backward();
     });
   }
   sync_.forget_reduced();
@@ -257,13 +257,13 @@ void BackwardReducer::begin_without_inputs(const Participants& participants) {
       parameter.used = false; // what accumulated is not reduced any more
     }
     begin(participants);
-    contribute_rest();
+    mark_rest_ready();
   });
 }
 
 void BackwardReducer::finish_without_inputs() {
   if (open_) {
-    guarded([&] { finish(); });
+    guarded([&] { finalize_backward(); });
     sync_.forget_reduced();
   }
 }

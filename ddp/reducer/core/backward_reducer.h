@@ -79,8 +79,8 @@ class BackwardReducer final : public GradientListener {
   void end_backward();
   void begin(const Participants& participants);
   void arrive(size_t index, at::Tensor& gradient);
-  void contribute_rest();
-  void finish();
+  void mark_rest_ready();
+  void finalize_backward();
   void close();
 
   const std::string& name_;

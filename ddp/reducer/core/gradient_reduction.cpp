@@ -15,8 +15,6 @@
 namespace ddp::detail {
 namespace {
 
-using Contribution = ParameterState::Contribution;
-
 /// In elements. From there on, on an H100, a kernel of its own takes less time
 /// than the second pass that scales what was copied.
 constexpr int64_t kLargeOnGpu = 1 << 20;
@@ -65,7 +63,7 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   if (parameter.used && gradient.defined()) {
     copy_or_keep(parameter, gradient);
   } else {
-    contribute_before(parameter);
+    mark_unused(parameter);
   }
   auto& bucket = buckets_[parameter.bucket];
   if (!parameter.device.is_cpu()) {
@@ -76,7 +74,7 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   }
   if (--bucket.pending == 0) {
     observers_.tell(&ReductionObserver::on_bucket_ready, bucket);
-    launch_complete();
+    launch_complete_buckets();
   }
 }
 
@@ -85,13 +83,13 @@ void GradientReduction::mark_rest_ready() {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& parameter = parameters_[i];
       if (parameter.bucket != ParameterState::kNoBucket &&
-          parameter.contribution == Contribution::kPending &&
+          parameter.grad_state == GradState::kPending &&
           !buckets_[parameter.bucket].skipped) {
         mark_ready(i, parameter.tensor.mutable_grad());
       }
     }
   }
-  launch_complete(); // where the last are left out
+  launch_complete_buckets(); // where the last are left out
 }
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better
@@ -100,12 +98,12 @@ void GradientReduction::copy_or_keep(
     ParameterState& parameter,
     at::Tensor& gradient) {
   if (parameter.lies_in_slice(gradient)) {
-    parameter.contribution = Contribution::kUnscaled;
+    parameter.grad_state = GradState::kUnscaled;
     ++buckets_[parameter.bucket].unscaled;
     return;
   }
   if (!parameter.device.is_cpu()) {
-    parameter.contribution = Contribution::kOutside;
+    parameter.grad_state = GradState::kOutside;
     return;
   }
   if (prescale_) {
@@ -123,10 +121,10 @@ void GradientReduction::copy_or_keep(
 void GradientReduction::put_slice_in_place(
     ParameterState& parameter,
     at::Tensor& gradient) {
-  parameter.contribution = Contribution::kScaled;
+  parameter.grad_state = GradState::kScaled;
   if (gradient.requires_grad()) {
     parameter.with_graph = gradient;
-    hands_out_ = true;
+    populates_ = true;
   } else {
     gradient = parameter.view;
   }
@@ -134,11 +132,11 @@ void GradientReduction::put_slice_in_place(
 
 /// This rank has nothing new. What others have is added to what it has from
 /// before; where nobody has, that must not change.
-void GradientReduction::contribute_before(ParameterState& parameter) {
+void GradientReduction::mark_unused(ParameterState& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
-  parameter.contribution = Contribution::kUnused;
-  hands_out_ = true;
+  parameter.grad_state = GradState::kUnused;
+  populates_ = true;
   const bool inside = parameter.lies_in_slice(grad);
   if (grad.defined()) {
     parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
@@ -157,16 +155,16 @@ void GradientReduction::contribute_before(ParameterState& parameter) {
 
 /// Starts the buckets that are complete, in order: the ranks' collectives must
 /// match.
-void GradientReduction::launch_complete() {
+void GradientReduction::launch_complete_buckets() {
   while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
     auto& bucket = buckets_[next_++];
     if (!bucket.skipped) {
-      launch(bucket);
+      launch_bucket(bucket);
     }
   }
 }
 
-void GradientReduction::launch(Bucket& bucket) {
+void GradientReduction::launch_bucket(Bucket& bucket) {
   const at::NoGradGuard no_grad;
   auto& group = ProcessGroupImpl::of(group_);
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
@@ -195,7 +193,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
   std::vector<at::Tensor> small;
   for (const size_t index : bucket.indices) {
     auto& parameter = parameters_[index];
-    if (parameter.contribution != Contribution::kOutside) {
+    if (parameter.grad_state != GradState::kOutside) {
       continue;
     }
     at::Tensor& gradient = parameter.tensor.mutable_grad();
@@ -233,7 +231,7 @@ void GradientReduction::scale(Bucket& bucket) {
     divide(bucket.content.buffer); // one pass for all
   } else if (bucket.unscaled > 0) {
     for (const size_t index : indices) {
-      if (parameters_[index].contribution == Contribution::kUnscaled) {
+      if (parameters_[index].grad_state == GradState::kUnscaled) {
         divide(parameters_[index].view);
       }
     }
@@ -258,7 +256,7 @@ void GradientReduction::wait(Bucket& bucket) {
   observers_.tell(&ReductionObserver::on_bucket_done, bucket);
 }
 
-void GradientReduction::hand_out(ParameterState& parameter) {
+void GradientReduction::populate_grad(ParameterState& parameter) {
   at::Tensor& grad = parameter.tensor.mutable_grad();
   if (parameter.with_graph.defined()) {
     // Values only: what is computed from it may be differentiated further.
@@ -266,17 +264,17 @@ void GradientReduction::hand_out(ParameterState& parameter) {
     parameter.with_graph.variable_data().copy_(parameter.view);
     parameter.with_graph.reset();
   } else if (
-      parameter.contribution == Contribution::kUnused &&
+      parameter.grad_state == GradState::kUnused &&
       parameter.bucket != ParameterState::kNoBucket) {
     grad = parameter.view;
   }
   parameter.before.reset();
 }
 
-void GradientReduction::hand_out_all() {
-  if (hands_out_) {
+void GradientReduction::populate_grads() {
+  if (populates_) {
     for (auto& parameter : parameters_) {
-      hand_out(parameter);
+      populate_grad(parameter);
     }
   }
 }
@@ -286,7 +284,7 @@ void GradientReduction::restore(ParameterState& parameter) {
       parameter.lies_in_slice(parameter.tensor.grad())) {
     parameter.view.copy_(parameter.before);
   }
-  parameter.contribution = Contribution::kPending; // nothing to hand out
+  parameter.grad_state = GradState::kPending; // no gradient to populate
 }
 
 void GradientReduction::end() {
@@ -295,11 +293,11 @@ void GradientReduction::end() {
         std::max(parameter.expected_arrivals, parameter.arrivals);
     parameter.arrivals = 0;
     parameter.used = false;
-    parameter.contribution = Contribution::kPending;
+    parameter.grad_state = GradState::kPending;
     parameter.remember_version();
   }
   buckets_.reset();
-  hands_out_ = false;
+  populates_ = false;
 }
 
 } // namespace ddp::detail

@@ -39,8 +39,8 @@ class GradientReduction {
   /// Waits for a bucket that has been started.
   void wait(Bucket& bucket);
   /// Makes the slice the parameter's gradient, where it is not already.
-  void hand_out(ParameterState& parameter);
-  void hand_out_all();
+  void populate_grad(ParameterState& parameter);
+  void populate_grads();
   /// Puts back what was there before, if anything.
   void restore(ParameterState& parameter);
 
@@ -54,9 +54,9 @@ class GradientReduction {
  private:
   void copy_or_keep(ParameterState& parameter, at::Tensor& gradient);
   void put_slice_in_place(ParameterState& parameter, at::Tensor& gradient);
-  void contribute_before(ParameterState& parameter);
-  void launch_complete();
-  void launch(Bucket& bucket);
+  void mark_unused(ParameterState& parameter);
+  void launch_complete_buckets();
+  void launch_bucket(Bucket& bucket);
   void copy_outside(Bucket& bucket);
   void scale(Bucket& bucket);
   void divide(at::Tensor& gradients);
@@ -77,7 +77,7 @@ class GradientReduction {
   /// The next bucket to start.
   size_t next_ = 0;
   /// Whether some gradient has to be made of its slice at the end.
-  bool hands_out_ = false;
+  bool populates_ = false;
 };
 
 } // namespace ddp::detail

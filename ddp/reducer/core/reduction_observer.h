@@ -81,7 +81,7 @@ class ReductionObserver {
   /// All are reduced; the gradients follow. May throw.
   virtual void on_reduced() {}
   /// The gradients are the means.
-  virtual void on_handed_out() {}
+  virtual void on_grads_populated() {}
   /// All is ready for the next one.
   virtual void on_end(const Reduction& /*reduction*/) {}
   /// An exception ended it, and the Reducer is of no use any more.

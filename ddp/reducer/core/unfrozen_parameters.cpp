@@ -27,11 +27,11 @@ void UnfrozenParameters::manage(const std::vector<size_t>& indices) {
 }
 
 void UnfrozenParameters::find() {
-  if (all_managed()) {
+  if (all_trainable()) {
     return;
   }
   for (auto& parameter : parameters_) {
-    if (!parameter.managed && parameter.tensor.requires_grad()) {
+    if (!parameter.trainable && parameter.tensor.requires_grad()) {
       parameter.unfrozen = true;
     }
   }
@@ -45,14 +45,14 @@ void UnfrozenParameters::find_in(int task) {
 }
 
 bool UnfrozenParameters::adopt(int64_t step) {
-  if (all_managed()) {
+  if (all_trainable()) {
     return false;
   }
   find();
   std::vector<size_t> unfrozen;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
-    if (!parameter.managed && (parameter.unfrozen || parameter.used)) {
+    if (!parameter.trainable && (parameter.unfrozen || parameter.used)) {
       unfrozen.push_back(i);
     }
   }
@@ -70,18 +70,18 @@ bool UnfrozenParameters::adopt(int64_t step) {
 
 void UnfrozenParameters::release() {
   for (auto& parameter : parameters_) {
-    if (!parameter.sparse && parameter.managed) {
-      parameter.managed = false;
+    if (!parameter.sparse && parameter.trainable) {
+      parameter.trainable = false;
       parameter.bucket = ParameterState::kNoBucket;
-      --managed_;
+      --trainable_;
     }
   }
 }
 
 void UnfrozenParameters::take(const BucketStorage::Order& order) {
   for (const size_t index : order) {
-    parameters_[index].managed = true;
-    ++managed_;
+    parameters_[index].trainable = true;
+    ++trainable_;
   }
 }
 

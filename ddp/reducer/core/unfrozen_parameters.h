@@ -18,8 +18,8 @@ class UnfrozenParameters {
 
   /// Averages these from now on, in new buckets.
   void manage(const std::vector<size_t>& indices);
-  bool all_managed() const {
-    return managed_ == parameters_.size();
+  bool all_trainable() const {
+    return trainable_ == parameters_.size();
   }
 
   /// Remembers what is unfrozen now and may be frozen when gradients are
@@ -33,7 +33,7 @@ class UnfrozenParameters {
   /// `c10::Error` where that differs between ranks. Collective then.
   bool adopt(int64_t step);
 
-  /// Lays out dense parameters anew: none is managed until it is in an order
+  /// Lays out dense parameters anew: none is trainable until it is in an order
   /// that `take` is given.
   void release();
   void take(const BucketStorage::Order& order);
@@ -43,7 +43,7 @@ class UnfrozenParameters {
   BucketStorage& buckets_;
   BackwardComparison& comparison_;
   const ReducerOptions& options_;
-  size_t managed_ = 0;
+  size_t trainable_ = 0;
   /// The backward in which they were looked for last.
   int searched_task_ = -1;
 };

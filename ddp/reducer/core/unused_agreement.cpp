@@ -1,6 +1,6 @@
 #include <ddp/reducer/core/unused_agreement.h>
 
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

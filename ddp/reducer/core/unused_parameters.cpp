@@ -54,8 +54,8 @@ std::vector<size_t> UnusedParameters::find(const GradientListener& listener) {
     auto& parameter = parameters_[i];
     // It may have come while gradients accumulated, and been dropped.
     parameter.used = parameter.used && parameter.tensor.grad().defined();
-    if (!parameter.managed || parameter.used ||
-        parameter.contribution != ParameterState::Contribution::kPending) {
+    if (!parameter.trainable || parameter.used ||
+        parameter.grad_state != GradState::kPending) {
       continue;
     }
     DDP_CHECK(

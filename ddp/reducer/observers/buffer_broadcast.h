@@ -22,7 +22,7 @@ class BufferBroadcast final : public ReductionObserver {
   void on_all_launched(const Reduction& reduction) override {
     broadcast_.start(tensors(), group_, reduction.root);
   }
-  void on_handed_out() override {
+  void on_grads_populated() override {
     const heartbeat::Activity activity(kBufferBroadcast);
     broadcast_.finish();
   }

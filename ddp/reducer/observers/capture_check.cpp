@@ -31,7 +31,7 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       "capturing a CUDA graph: check_finite, check_divergence_every, join and "
       "step_in_backward need the host in each step; leave them off");
   DDP_CHECK(
-      !sparse_.any_managed(),
+      !sparse_.any_trainable(),
       "capturing a CUDA graph: sparse gradients need the host in each step");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <ddp/reducer/core/managed_state.h>
 #include <ddp/reducer/core/reduction_observer.h>
+#include <ddp/reducer/core/target_state.h>
 
 namespace ddp::detail {
 
@@ -9,7 +9,7 @@ namespace ddp::detail {
 class ModuleMembership final : public ReductionObserver {
  public:
   /// `parameters` must live as long; `current` and `owned` as in
-  /// `ManagedState`.
+  /// `TargetState`.
   ModuleMembership(
       const std::vector<ParameterState>& parameters,
       std::function<NamedTensors()> current,

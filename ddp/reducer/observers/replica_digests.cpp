@@ -3,7 +3,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/store_gather.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>

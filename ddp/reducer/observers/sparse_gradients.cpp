@@ -33,9 +33,9 @@ SparseGradients::SparseGradients(
     const ObserverList& observers)
     : parameters_(parameters), group_(group), observers_(observers) {}
 
-bool SparseGradients::any_managed() const {
+bool SparseGradients::any_trainable() const {
   return std::any_of(indices_.begin(), indices_.end(), [this](size_t index) {
-    return parameters_[index].managed;
+    return parameters_[index].trainable;
   });
 }
 
@@ -44,16 +44,15 @@ void SparseGradients::on_all_launched(const Reduction& reduction) {
   auto& group = ProcessGroupImpl::of(group_);
   for (const size_t index : indices_) {
     auto& parameter = parameters_[index];
-    if (!parameter.managed) {
+    if (!parameter.trainable) {
       continue;
     }
     const std::lock_guard<std::recursive_mutex> lock(group.launching);
     check_usable(group, kReduction);
     const auto& grad = parameter.tensor.grad();
     const bool contributes = grad.defined() && reduction.has_inputs;
-    parameter.contribution = parameter.used
-        ? ParameterState::Contribution::kScaled
-        : ParameterState::Contribution::kUnused;
+    parameter.grad_state =
+        parameter.used ? GradState::kScaled : GradState::kUnused;
     if (contributes) {
       observers_.look_at(parameter, grad);
     }
@@ -78,12 +77,11 @@ void SparseGradients::on_reduced() {
   }
 }
 
-void SparseGradients::on_handed_out() {
+void SparseGradients::on_grads_populated() {
   for (const size_t index : indices_) {
     auto& parameter = parameters_[index];
     if (const auto future = std::exchange(parameter.sparse_future, nullptr);
-        future &&
-        parameter.contribution != ParameterState::Contribution::kPending) {
+        future && parameter.grad_state != GradState::kPending) {
       parameter.tensor.mutable_grad() = result_of(*future);
     }
   }

@@ -22,14 +22,14 @@ class SparseGradients final : public ReductionObserver {
     return indices_.empty();
   }
   /// Whether there is one that is averaged: its parameter is not frozen.
-  bool any_managed() const;
+  bool any_trainable() const;
 
   /// Starts to average what is managed. Collective.
   void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
   void on_reduced() override;
   /// Gives the parameters the means.
-  void on_handed_out() override;
+  void on_grads_populated() override;
 
  private:
   std::vector<ParameterState>& parameters_;

@@ -95,13 +95,13 @@ PartialStep& StepInBackward::step() {
 void StepInBackward::on_bucket_done(const Bucket& bucket) {
   if (steps_buckets_) {
     for (const size_t index : bucket.indices) {
-      reduction_.hand_out(parameters_[index]);
+      reduction_.populate_grad(parameters_[index]);
     }
     step().step(bucket.content.parameters);
   }
 }
 
-void StepInBackward::on_handed_out() {
+void StepInBackward::on_grads_populated() {
   if (optimizer_) {
     step().step_rest();
     step_.reset();

@@ -34,7 +34,7 @@ class StepInBackward final : public ReductionObserver {
 
   void on_all_launched(const Reduction& reduction) override;
   void on_bucket_done(const Bucket& bucket) override;
-  void on_handed_out() override;
+  void on_grads_populated() override;
   void on_failed() override {
     step_.reset();
   }

@@ -135,15 +135,15 @@ std::string describe(const Leaf& leaf) {
 /// others that would have fitted fit the same leaves.
 std::vector<std::string> twins(
     const std::vector<Leaf>& leaves,
-    const NamedTensors& managed,
+    const NamedTensors& parameters,
     std::vector<bool> free) {
   std::vector<bool> is_taken(free.size());
   for (const auto& leaf : leaves) {
     size_t i = 0;
     while (i < free.size() &&
            !(free[i] &&
-             managed.tensors[i].scalar_type() == leaf.tensor.scalar_type() &&
-             managed.tensors[i].sizes() == leaf.tensor.sizes())) {
+             parameters.tensors[i].scalar_type() == leaf.tensor.scalar_type() &&
+             parameters.tensors[i].sizes() == leaf.tensor.sizes())) {
       ++i;
     }
     if (i == free.size()) {
@@ -155,7 +155,7 @@ std::vector<std::string> twins(
   std::vector<std::string> names;
   for (size_t i = 0; i < is_taken.size(); ++i) {
     if (is_taken[i]) {
-      names.push_back("'" + managed.names[i] + "'");
+      names.push_back("'" + parameters.names[i] + "'");
     }
   }
   return names;
@@ -190,10 +190,10 @@ std::string report(
 } // namespace
 
 UnmanagedLeaves::UnmanagedLeaves(
-    NamedTensors managed,
+    NamedTensors parameters,
     const std::vector<at::Tensor>& known)
-    : managed_(std::move(managed)) {
-  for (const auto& tensor : managed_.tensors) {
+    : parameters_(std::move(parameters)) {
+  for (const auto& tensor : parameters_.tensors) {
     settled_.emplace(tensor.getIntrusivePtr());
   }
   for (const auto& tensor : known) {
@@ -209,7 +209,7 @@ bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
 }
 
 std::string UnmanagedLeaves::inspect(
-    const std::function<bool(const at::Tensor&)>& managed_elsewhere) {
+    const std::function<bool(const at::Tensor&)>& reduced_elsewhere) {
   const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
   if (!nodes) {
     return {};
@@ -223,7 +223,7 @@ std::string UnmanagedLeaves::inspect(
     }
     reached.insert(leaf->unsafeGetTensorImpl());
     const TensorSet::value_type pointer(leaf->getIntrusivePtr());
-    if (settled_.count(pointer) == 0 && !managed_elsewhere(*leaf)) {
+    if (settled_.count(pointer) == 0 && !reduced_elsewhere(*leaf)) {
       unknown[node].tensor = *leaf;
     }
   }
@@ -242,15 +242,15 @@ std::string UnmanagedLeaves::inspect(
     return {};
   }
   std::vector<bool> unreached;
-  for (const auto& tensor : managed_.tensors) {
+  for (const auto& tensor : parameters_.tensors) {
     unreached.push_back(reached.count(tensor.unsafeGetTensorImpl()) == 0);
   }
   const auto ordered = in_order(std::move(leaves));
-  return report(ordered, twins(ordered, managed_, unreached));
+  return report(ordered, twins(ordered, parameters_, unreached));
 }
 
-LeafReport::LeafReport(UnmanagedLeaves leaves, Reaction reaction)
-    : leaves_(std::move(leaves)), reaction_(reaction) {}
+LeafReport::LeafReport(UnmanagedLeaves leaves, Severity severity)
+    : leaves_(std::move(leaves)), severity_(severity) {}
 
 void LeafReport::on_backward() {
   if (!leaves_) {
@@ -264,7 +264,7 @@ void LeafReport::on_backward() {
     leaves_.reset();
   }
   if (!report.empty()) {
-    DDP_CHECK(reaction_ == Reaction::kWarn, report);
+    DDP_CHECK(severity_ == Severity::kWarn, report);
     TORCH_WARN("ddp: ", report);
   }
 }

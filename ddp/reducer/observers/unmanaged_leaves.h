@@ -15,20 +15,22 @@ namespace ddp::detail {
 /// receive gradients that nobody averages over ranks.
 class UnmanagedLeaves {
  public:
-  /// `managed` are the Reducer's own parameters; `known` are leaves that the
+  /// `parameters` are the Reducer's own parameters; `known` are leaves that the
   /// user has declared as not to be reported.
-  UnmanagedLeaves(NamedTensors managed, const std::vector<at::Tensor>& known);
+  UnmanagedLeaves(
+      NamedTensors parameters,
+      const std::vector<at::Tensor>& known);
 
   /// Looks at the graph of the backward that runs on this thread and returns a
   /// report for a person, empty if there is nothing to say. Call it in a hook
   /// of that backward or a callback at its end, once per backward. A leaf is
   /// reported once, when a backward of a second forward gives a gradient to the
   /// very same tensor, for an input that requires a gradient is a new tensor in
-  /// each step. Leaves for which `managed_elsewhere` holds are left out. Costs
+  /// each step. Leaves for which `reduced_elsewhere` holds are left out. Costs
   /// a pass over the graph's nodes, and one more where there are such leaves.
   /// Not thread-safe.
   std::string inspect(
-      const std::function<bool(const at::Tensor&)>& managed_elsewhere);
+      const std::function<bool(const at::Tensor&)>& reduced_elsewhere);
 
  private:
   bool is_met_again(const at::Tensor& leaf, uint64_t first_use);
@@ -38,7 +40,7 @@ class UnmanagedLeaves {
   using TensorSet = std::unordered_set<
       c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
 
-  NamedTensors managed_;
+  NamedTensors parameters_;
   /// Of which there is nothing more to say: managed, known or reported.
   TensorSet settled_;
   /// Those met before, with the number of the first operation that used them.
@@ -48,15 +50,15 @@ class UnmanagedLeaves {
 /// Tells of such leaves in the first backwards.
 class LeafReport final : public ReductionObserver {
  public:
-  /// `reaction`: not `kIgnore`.
-  LeafReport(UnmanagedLeaves leaves, Reaction reaction);
+  /// `severity`: not `kIgnore`.
+  LeafReport(UnmanagedLeaves leaves, Severity severity);
 
   /// May throw `c10::Error`.
   void on_backward() override;
 
  private:
   std::optional<UnmanagedLeaves> leaves_;
-  Reaction reaction_;
+  Severity severity_;
   int64_t backwards_ = 0;
 };
 

@@ -25,7 +25,7 @@ struct ReducerOptions;
 
 namespace ddp::detail {
 
-struct ManagedState;
+struct TargetState;
 
 /// What a Reducer can be attached to, converted from each kind of it.
 class DDP_API ReducerTarget {
@@ -52,10 +52,10 @@ class DDP_API ReducerTarget {
 
   /// Throws `c10::ValueError` where options name what is not there, the module
   /// is null, or a tensor of a list is not a leaf that requires a gradient.
-  ManagedState managed_state(const ReducerOptions& options) const;
+  TargetState state(const ReducerOptions& options) const;
 
  private:
-  std::function<ManagedState(const ReducerOptions&)> managed_state_;
+  std::function<TargetState(const ReducerOptions&)> state_;
 };
 
 } // namespace ddp::detail

@@ -14,7 +14,7 @@ namespace ddp::detail {
 
 /// Ends a backend's collectives that would not end by themselves.
 ///
-/// A thread that waits for a collective looks at the failure board meanwhile; a
+/// A thread that waits for a collective looks at the failure store meanwhile; a
 /// GPU's stream cannot, nor can a thread that waits for the stream. For them
 /// this one looks, from a thread of its own. Where another rank has failed, or
 /// the backend has found an error (a timeout, a lost connection), or a launch
@@ -22,16 +22,14 @@ namespace ddp::detail {
 /// it, it breaks the group, tells the other ranks, and aborts the backend: its
 /// kernels end, their results are of no use, and the group's next use throws
 /// the reason.
-class FailureWatch {
+class Watchdog {
  public:
   /// `group` must outlive it, and is only read and broken.
-  FailureWatch(
-      ProcessGroupImpl& group,
-      c10::intrusive_ptr<c10d::Backend> backend);
-  FailureWatch(const FailureWatch&) = delete;
-  FailureWatch& operator=(const FailureWatch&) = delete;
+  Watchdog(ProcessGroupImpl& group, c10::intrusive_ptr<c10d::Backend> backend);
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
   /// Takes up to ten seconds: where it is about to abort.
-  ~FailureWatch();
+  ~Watchdog();
 
  private:
   void run();

@@ -8,24 +8,25 @@
 
 namespace ddp::backends::hierarchical {
 
-/// One of the backends that another is composed of. Each collective starts, and
-/// `finish` waits for it; on a rank that has no such part they do nothing. The
-/// operation AVG adds up; who asked for it divides. What gloo cannot reduce is
-/// gathered, and reduced by each rank. Errors say which part it was.
-class Level {
+/// One of the backends that a hierarchical backend consists of. Each collective
+/// starts, and `finish` waits for it; on a rank without this one they do
+/// nothing. The operation AVG adds up; who asked for it divides. What gloo
+/// cannot reduce is gathered, and reduced by each rank. Errors say which part
+/// it was.
+class SubBackend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Launch = std::function<WorkPtr(c10d::Backend& part)>;
   using Timeout = std::chrono::milliseconds;
 
   /// Waits end where `broken_off` is set, also for parts that cannot abort.
-  Level(
+  SubBackend(
       c10::intrusive_ptr<c10d::Backend> part,
       const char* where,
       const std::atomic<bool>& broken_off);
 
-  const c10::intrusive_ptr<c10d::Backend>& part() const {
-    return part_;
+  const c10::intrusive_ptr<c10d::Backend>& backend() const {
+    return backend_;
   }
 
   WorkPtr start(const Launch& launch) const;
@@ -55,7 +56,7 @@ class Level {
   /// All-reduces what the part cannot.
   void reduce_here(const at::Tensor&, const c10d::ReduceOp&, Timeout) const;
 
-  const c10::intrusive_ptr<c10d::Backend> part_;
+  const c10::intrusive_ptr<c10d::Backend> backend_;
   const char* const where_;
   const std::atomic<bool>& broken_off_;
 };

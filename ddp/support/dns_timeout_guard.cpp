@@ -1,4 +1,4 @@
-#include <ddp/support/short_lookups.h>
+#include <ddp/support/dns_timeout_guard.h>
 
 #include <c10/util/Logging.h>
 
@@ -13,35 +13,35 @@ namespace {
 constexpr int kError = 2; // as glog numbers severities
 
 /// Of c10's log, while anybody looks up names.
-struct Level {
+struct Nesting {
   std::mutex mutex;
   int users = 0;
   int before = 0;
 };
 
-Level& level() {
-  static Level instance;
+Nesting& nesting() {
+  static Nesting instance;
   return instance;
 }
 
 void silence_warnings() {
-  const std::lock_guard<std::mutex> lock(level().mutex);
-  if (level().users++ == 0) {
-    level().before = FLAGS_caffe2_log_level;
+  const std::lock_guard<std::mutex> lock(nesting().mutex);
+  if (nesting().users++ == 0) {
+    nesting().before = FLAGS_caffe2_log_level;
     FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kError);
   }
 }
 
 void let_warnings_be() {
-  const std::lock_guard<std::mutex> lock(level().mutex);
-  if (--level().users == 0) {
-    FLAGS_caffe2_log_level = level().before;
+  const std::lock_guard<std::mutex> lock(nesting().mutex);
+  if (--nesting().users == 0) {
+    FLAGS_caffe2_log_level = nesting().before;
   }
 }
 
 } // namespace
 
-ShortLookups::ShortLookups() {
+DnsTimeoutGuard::DnsTimeoutGuard() {
   if ((_res.options & RES_INIT) == 0) {
     res_init();
   }
@@ -52,7 +52,7 @@ ShortLookups::ShortLookups() {
   silence_warnings();
 }
 
-ShortLookups::~ShortLookups() {
+DnsTimeoutGuard::~DnsTimeoutGuard() {
   let_warnings_be();
   _res.retrans = seconds_;
   _res.retry = attempts_;

@@ -33,7 +33,7 @@ struct Failure {
 };
 
 /// What a rank found when it said that it waits.
-struct BoardState {
+struct WaitState {
   /// The lines of the list.
   size_t lines = 0;
   /// Of this wait, among those of this rank.
@@ -41,14 +41,14 @@ struct BoardState {
 };
 
 /// Where a rank is while others wait.
-struct Attendance {
+struct WaitStatus {
   /// Whether it has started as many collectives as they have.
   bool came = false;
   /// What it waits in, in which group ever; empty if it does not wait, or not
   /// for long.
   std::string call;
 
-  bool operator==(const Attendance& other) const {
+  bool operator==(const WaitStatus& other) const {
     return came == other.came && call == other.call;
   }
 };
@@ -63,11 +63,11 @@ struct Attendance {
 /// No function throws, and each is bounded in time: requests run on threads of
 /// their own, over a connection of their own. Where the store is gone nothing
 /// is reported and nothing found.
-class FailureBoard {
+class FailureStore {
  public:
   /// Null where the store cannot serve. `hosts_store`: the store ends with this
   /// process, which then gives the others up to 5 s to read before it goes on.
-  static std::shared_ptr<FailureBoard> open(
+  static std::shared_ptr<FailureStore> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
       int64_t size,
@@ -83,7 +83,7 @@ class FailureBoard {
   bool has_lost_rank_0() const;
 
   /// The same board for a part of this one's group, by these ranks.
-  std::shared_ptr<FailureBoard> of(const std::vector<int64_t>& ranks) const;
+  std::shared_ptr<FailureStore> of(const std::vector<int64_t>& ranks) const;
 
   /// Returns when the others can read it, or after some seconds.
   void report(
@@ -105,7 +105,7 @@ class FailureBoard {
 
   /// Says that this rank waits in `call` and has started `number` collectives.
   /// Nothing if the store does not answer.
-  std::optional<BoardState> attend(
+  std::optional<WaitState> mark_waiting(
       const std::string& scope,
       int64_t number,
       const std::string& call);
@@ -115,11 +115,11 @@ class FailureBoard {
 
   /// Where each rank of the group is, by what it said of its waits; empty if
   /// the store does not answer.
-  std::vector<Attendance> attendance(const std::string& scope, int64_t number);
+  std::vector<WaitStatus> wait_status(const std::string& scope, int64_t number);
 
   /// Whether no wait that goes on was told of. Then this one is, and until its
   /// end no other.
-  bool may_tell_of_wait(const BoardState& state);
+  bool may_report_wait(const WaitState& state);
 
  private:
   struct Connection;
@@ -128,7 +128,7 @@ class FailureBoard {
     Failure failure;
   };
 
-  FailureBoard(
+  FailureStore(
       std::shared_ptr<Connection> connection,
       int64_t root_rank,
       int64_t root_size,
@@ -138,8 +138,8 @@ class FailureBoard {
   Failure in_this_group(Failure failure) const;
 
   std::vector<Line> lines(const std::string& scope);
-  std::vector<std::string> receipts(const std::vector<Line>& lines) const;
-  void linger(
+  std::vector<std::string> acks(const std::vector<Line>& lines) const;
+  void drain(
       const std::string& scope,
       std::vector<Line> found,
       std::chrono::seconds time);
@@ -150,7 +150,7 @@ class FailureBoard {
   bool hosts_store_;
   /// The ranks of the group that it is for, as ranks of the root.
   std::vector<int64_t> members_;
-  /// Lines before this one have been lingered for.
+  /// Lines before this one have been drained for.
   std::atomic<size_t> told_{0};
 };
 

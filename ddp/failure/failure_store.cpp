@@ -1,9 +1,9 @@
-#include <ddp/failure/failure_board.h>
+#include <ddp/failure/failure_store.h>
 
 #include <common/host_name.h>
 #include <common/poll_until.h>
-#include <ddp/support/own_thread.h>
-#include <ddp/support/short_lookups.h>
+#include <ddp/support/detached_task.h>
+#include <ddp/support/dns_timeout_guard.h>
 
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -23,7 +23,7 @@ constexpr const char* kNotice = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 // For this rank's own reason, which is told once and is all that others hear.
 constexpr auto kReasonTime = std::chrono::seconds(5);
-constexpr auto kReceiptTime = std::chrono::seconds(2);
+constexpr auto kAckTime = std::chrono::seconds(2);
 constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
 // Where the store has stopped answering, no more threads than these wait.
 constexpr int kMaxPending = 8;
@@ -108,7 +108,7 @@ bool concerns(const std::string& failed, const std::string& scope) {
 } // namespace
 
 /// Outlives the board where a request hangs in it.
-struct FailureBoard::Connection {
+struct FailureStore::Connection {
   c10::intrusive_ptr<c10d::Store> store;
   std::atomic<int> pending{0};
   std::atomic<bool> lost{false};
@@ -128,7 +128,7 @@ struct FailureBoard::Connection {
       auto task = std::make_shared<std::packaged_task<Result()>>(
           [connection, request] { return request(*connection->store); });
       auto result = task->get_future();
-      start_on_own_thread([connection, task] {
+      start_detached([connection, task] {
         ++connection->pending;
         (*task)();
         --connection->pending;
@@ -144,7 +144,7 @@ struct FailureBoard::Connection {
   }
 };
 
-std::shared_ptr<FailureBoard> FailureBoard::open(
+std::shared_ptr<FailureStore> FailureStore::open(
     const c10::intrusive_ptr<c10d::Store>& store,
     int64_t rank,
     int64_t size,
@@ -156,20 +156,20 @@ std::shared_ptr<FailureBoard> FailureBoard::open(
     auto connection = std::make_shared<Connection>();
     const auto own = answered_within(kAnswerTime, [store] {
       store->check({kList}); // connecting to one that is gone takes its timeout
-      const ShortLookups short_lookups;
+      const DnsTimeoutGuard dns_timeout_guard;
       return store->clone();
     });
     connection->store = c10::make_intrusive<c10d::PrefixStore>("board", own);
     std::vector<int64_t> members(size);
     std::iota(members.begin(), members.end(), 0);
-    return std::shared_ptr<FailureBoard>(new FailureBoard(
+    return std::shared_ptr<FailureStore>(new FailureStore(
         std::move(connection), rank, size, hosts_store, std::move(members)));
   } catch (const std::exception&) {
     return nullptr; // such a store has no second connection
   }
 }
 
-FailureBoard::FailureBoard(
+FailureStore::FailureStore(
     std::shared_ptr<Connection> connection,
     int64_t root_rank,
     int64_t root_size,
@@ -181,23 +181,23 @@ FailureBoard::FailureBoard(
       hosts_store_(hosts_store),
       members_(std::move(members)) {}
 
-bool FailureBoard::has_lost_rank_0() const {
+bool FailureStore::has_lost_rank_0() const {
   return connection_->lost &&
       std::count(members_.begin(), members_.end(), 0) > 0;
 }
 
-std::shared_ptr<FailureBoard> FailureBoard::of(
+std::shared_ptr<FailureStore> FailureStore::of(
     const std::vector<int64_t>& ranks) const {
   std::vector<int64_t> members;
   for (const auto rank : ranks) {
     members.push_back(members_.at(rank));
   }
-  return std::shared_ptr<FailureBoard>(new FailureBoard(
+  return std::shared_ptr<FailureStore>(new FailureStore(
       connection_, root_rank_, root_size_, hosts_store_, std::move(members)));
 }
 
 /// A failure that was written with the rank in the root group.
-Failure FailureBoard::in_this_group(Failure failure) const {
+Failure FailureStore::in_this_group(Failure failure) const {
   const auto found = std::find(members_.begin(), members_.end(), failure.rank);
   failure.size = root_size_;
   if (found != members_.end()) {
@@ -207,7 +207,7 @@ Failure FailureBoard::in_this_group(Failure failure) const {
   return failure;
 }
 
-void FailureBoard::report(
+void FailureStore::report(
     const std::string& scope,
     const std::string& text,
     Failure::Kind kind) {
@@ -221,11 +221,11 @@ void FailureBoard::report(
       kReasonTime);
   if (done && hosts_store_) {
     const bool is_reason = kind != Failure::Kind::kConsequence;
-    linger(scope, lines(scope), is_reason ? kReasonTime : kReceiptTime);
+    drain(scope, lines(scope), is_reason ? kReasonTime : kAckTime);
   }
 }
 
-std::string FailureBoard::report_consequence(
+std::string FailureStore::report_consequence(
     const std::string& scope,
     const std::string& text,
     size_t since) {
@@ -246,10 +246,10 @@ std::string FailureBoard::report_consequence(
   return first.value_or("").empty() ? text : *first;
 }
 
-std::vector<Failure> FailureBoard::read(const std::string& scope) {
+std::vector<Failure> FailureStore::read(const std::string& scope) {
   const auto found = lines(scope);
   if (hosts_store_) {
-    linger(scope, found, kReceiptTime);
+    drain(scope, found, kAckTime);
   }
   std::vector<Failure> failures;
   for (const auto& line : found) {
@@ -262,7 +262,7 @@ std::vector<Failure> FailureBoard::read(const std::string& scope) {
 
 /// The failures that concern `scope`, and notes there that this rank has read
 /// them.
-std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
+std::vector<FailureStore::Line> FailureStore::lines(const std::string& scope) {
   const auto found = Connection::ask(
       connection_, [scope, rank = root_rank_](c10d::Store& store) {
         std::vector<Line> result;
@@ -281,7 +281,7 @@ std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
 
 /// What shows that the others have read `lines`: all but those that failed
 /// themselves, who have a reason of their own.
-std::vector<std::string> FailureBoard::receipts(
+std::vector<std::string> FailureStore::acks(
     const std::vector<Line>& lines) const {
   const auto has_failed = [&](int64_t member) {
     return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
@@ -304,12 +304,12 @@ std::vector<std::string> FailureBoard::receipts(
 
 /// Gives the other ranks a moment to read what this rank has read: it may end
 /// next, and the store with it.
-void FailureBoard::linger(
+void FailureStore::drain(
     const std::string& scope,
     std::vector<Line> found,
     std::chrono::seconds time) {
   poll_for(time, kReceiptInterval, [&] {
-    const auto keys = receipts(found);
+    const auto keys = acks(found);
     if (keys.empty()) {
       return true;
     }
@@ -326,7 +326,7 @@ void FailureBoard::linger(
   }
 }
 
-std::optional<BoardState> FailureBoard::attend(
+std::optional<WaitState> FailureStore::mark_waiting(
     const std::string& scope,
     int64_t number,
     const std::string& call) {
@@ -336,27 +336,27 @@ std::optional<BoardState> FailureBoard::attend(
         const auto id = std::to_string(Clock::now().time_since_epoch().count());
         store.set(awaited(rank), stored(id + " " + call));
         store.set(waiting(scope, rank), stored(std::to_string(number)));
-        return BoardState{read_list(store).size(), id};
+        return WaitState{read_list(store).size(), id};
       });
 }
 
-void FailureBoard::leave() {
+void FailureStore::leave() {
   Connection::ask(connection_, [rank = root_rank_](c10d::Store& store) {
     store.set(awaited(rank), std::vector<uint8_t>{});
     return true;
   });
 }
 
-std::vector<Attendance> FailureBoard::attendance(
+std::vector<WaitStatus> FailureStore::wait_status(
     const std::string& scope,
     int64_t number) {
   const auto found = Connection::ask(
       connection_, [scope, number, members = members_](c10d::Store& store) {
-        std::vector<Attendance> ranks;
+        std::vector<WaitStatus> ranks;
         for (const auto member : members) {
           const auto key = waiting(scope, member);
           const auto in = awaited(member);
-          Attendance where;
+          WaitStatus where;
           where.came = std::stoll(get_or(store, key, "-1")) >= number;
           const auto call = get_or(store, in, "");
           where.call = call.substr(call.find(' ') + 1);
@@ -364,10 +364,10 @@ std::vector<Attendance> FailureBoard::attendance(
         }
         return ranks;
       });
-  return found.value_or(std::vector<Attendance>());
+  return found.value_or(std::vector<WaitStatus>());
 }
 
-bool FailureBoard::may_tell_of_wait(const BoardState& state) {
+bool FailureStore::may_report_wait(const WaitState& state) {
   // The rank and the wait: "RANK ID".
   const auto own = std::to_string(root_rank_) + " " + state.id;
   const auto may = Connection::ask(connection_, [own](c10d::Store& store) {

@@ -1,9 +1,9 @@
-#include <ddp/init/failure_watch.h>
+#include <ddp/init/watchdog.h>
 
 #include <common/poll_until.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
-#include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
@@ -47,7 +47,7 @@ std::string describe(c10d::ErrorType error, milliseconds timeout) {
 /// The path of a file that says what was under way; empty where there is none.
 std::string write_flight_record(int64_t rank) {
   // It may hang where the driver does.
-  auto path = on_own_thread([rank]() -> std::string {
+  auto path = run_detached([rank]() -> std::string {
     try {
       return backends::nccl::write_flight_record(rank);
     } catch (const std::exception&) { // a disk that is full, for one
@@ -73,21 +73,21 @@ void abort(c10d::Backend& backend) {
 
 } // namespace
 
-FailureWatch::FailureWatch(
+Watchdog::Watchdog(
     ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend)
     : group_(group), backend_(std::move(backend)), thread_([this] { run(); }) {}
 
-FailureWatch::~FailureWatch() {
+Watchdog::~Watchdog() {
   stop_.set_value();
   thread_.join();
 }
 
-bool FailureWatch::is_stopped_within(milliseconds time) {
+bool Watchdog::is_stopped_within(milliseconds time) {
   return stopped_.wait_for(time) == std::future_status::ready;
 }
 
-void FailureWatch::run() {
+void Watchdog::run() {
   c10::setThreadName("ddp_watch");
   const auto interval = std::max(kInterval, group_.size * kIntervalPerRank);
   while (!is_stopped_within(interval)) {
@@ -98,7 +98,7 @@ void FailureWatch::run() {
   }
 }
 
-std::optional<WaitFailure> FailureWatch::find_failure() {
+std::optional<WaitFailure> Watchdog::find_failure() {
   try {
     look_for_failure(group_);
     await_launch();
@@ -123,14 +123,14 @@ std::optional<WaitFailure> FailureWatch::find_failure() {
   return std::nullopt;
 }
 
-bool FailureWatch::is_launching() const {
+bool Watchdog::is_launching() const {
   return !std::unique_lock<std::recursive_mutex>(
       group_.launching, std::try_to_lock);
 }
 
 /// NCCL connects ranks in the first launch that needs it, and waits there for
 /// those that do not come: no collective is under way yet that could time out.
-void FailureWatch::await_launch() {
+void Watchdog::await_launch() {
   const auto launch = group_.launched.load();
   const bool lasts = is_launching();
   if (lasts && launch == seen_launch_) {
@@ -145,8 +145,8 @@ void FailureWatch::await_launch() {
   seen_launch_ = lasts ? launch : -1;
 }
 
-bool FailureWatch::is_store_gone() {
-  if (!group_.board || !group_.board->has_lost_rank_0()) {
+bool Watchdog::is_store_gone() {
+  if (!group_.failure_store || !group_.failure_store->has_lost_rank_0()) {
     return false;
   }
   const auto now = Clock::now();
@@ -154,10 +154,11 @@ bool FailureWatch::is_store_gone() {
   return now - *store_lost_ > kGrace;
 }
 
-void FailureWatch::end(WaitFailure failure) {
+void Watchdog::end(WaitFailure failure) {
   try {
     // Before the abort, which clears what is under way.
-    const auto rank = group_.board ? group_.board->root_rank() : group_.rank;
+    const auto rank =
+        group_.failure_store ? group_.failure_store->root_rank() : group_.rank;
     const auto path = write_flight_record(rank);
     if (!path.empty() && failure.kind != WaitFailure::Kind::kCommon) {
       failure.cause +=
@@ -169,7 +170,7 @@ void FailureWatch::end(WaitFailure failure) {
   // Who launches now is about to see that the group is broken, unless it is
   // stuck in NCCL. An abort waits for the CUDA graphs that use the group.
   const bool locked = locks_within(kLaunchTime, group_.launching);
-  on_own_thread([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
+  run_detached([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
   if (locked) {
     group_.launching.unlock();
   }

@@ -1,11 +1,11 @@
-#include <ddp/debug/observed.h>
+#include <ddp/debug/backend_wrapper.h>
 
 #include <ddp/backends/common/forwarding_backend.h>
-#include <ddp/debug/call_order.h>
+#include <ddp/debug/collective_fingerprint.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/failure/flight_recorder.h>
-#include <ddp/failure/level.h>
 #include <ddp/internal/check.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -19,13 +19,13 @@ namespace {
 /// ranks before they run. So it sees those of the Reducer, of communication
 /// hooks and of the program's own use of c10d alike. To those who ask it is the
 /// other one.
-class Backend final : public backends::ForwardingBackend {
+class BackendWrapper final : public backends::ForwardingBackend {
  public:
-  /// `order` is null where calls are not compared.
-  Backend(
+  /// `fingerprint` is null where calls are not compared.
+  BackendWrapper(
       c10::intrusive_ptr<c10d::Backend> inner,
       flight_recorder::Caller caller,
-      std::unique_ptr<CallOrder> order);
+      std::unique_ptr<CollectiveFingerprint> fingerprint);
 
   const c10d::Backend& inner() const {
     return *inner_;
@@ -51,8 +51,8 @@ class Backend final : public backends::ForwardingBackend {
   }
   void setTimeout(std::chrono::milliseconds timeout) override {
     inner_->setTimeout(timeout);
-    if (order_) {
-      order_->set_timeout(timeout);
+    if (fingerprint_) {
+      fingerprint_->set_timeout(timeout);
     }
   }
   void setSequenceNumberForGroup() override {
@@ -106,25 +106,27 @@ class Backend final : public backends::ForwardingBackend {
 
   const c10::intrusive_ptr<c10d::Backend> inner_;
   const flight_recorder::Caller caller_;
-  const std::unique_ptr<CallOrder> order_;
+  const std::unique_ptr<CollectiveFingerprint> fingerprint_;
   /// Collectives so far.
   std::atomic<int64_t> sequence_{0};
 };
 
 using flight_recorder::State;
 
-Backend::Backend(
+BackendWrapper::BackendWrapper(
     c10::intrusive_ptr<c10d::Backend> inner,
     flight_recorder::Caller caller,
-    std::unique_ptr<CallOrder> order)
+    std::unique_ptr<CollectiveFingerprint> fingerprint)
     : ForwardingBackend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
       caller_(std::move(caller)),
-      order_(std::move(order)) {
+      fingerprint_(std::move(fingerprint)) {
   bound_device_id_ = inner_->getBoundDeviceId();
 }
 
-Backend::WorkPtr Backend::recorded(uint64_t number, Launch launch) {
+BackendWrapper::WorkPtr BackendWrapper::recorded(
+    uint64_t number,
+    Launch launch) {
   try {
     auto work = launch(*inner_);
     if (work) { // else it belongs to a coalesced one
@@ -137,26 +139,30 @@ Backend::WorkPtr Backend::recorded(uint64_t number, Launch launch) {
   }
 }
 
-Backend::WorkPtr Backend::forward(const Call& call, Launch launch) {
+BackendWrapper::WorkPtr BackendWrapper::forward(
+    const Call& call,
+    Launch launch) {
   const auto sequence = ++sequence_;
   const auto number = flight_recorder::began(caller_, sequence, call);
   return recorded(number, [&](c10d::Backend& inner) {
-    if (order_) {
+    if (fingerprint_) {
       flight_recorder::is_now(number, State::kChecking);
-      order_->check(sequence, call, number);
+      fingerprint_->check(sequence, call, number);
       flight_recorder::is_now(number, State::kStarted);
     }
     return launch(inner);
   });
 }
 
-Backend::WorkPtr Backend::forward_message(const Call& call, Launch launch) {
+BackendWrapper::WorkPtr BackendWrapper::forward_message(
+    const Call& call,
+    Launch launch) {
   return recorded(flight_recorder::began(caller_, 0, call), launch);
 }
 
 /// NCCL's futures are complete once the GPU has been told; it has others that
 /// are so once the GPU has done it, with the result as a number, 0 for success.
-void Backend::follow(uint64_t number, c10d::Work& work) const {
+void BackendWrapper::follow(uint64_t number, c10d::Work& work) const {
   const bool nccl = caller_.backend == "nccl";
   try {
     const auto future = nccl ? work.getFutureResult() : work.getFuture();
@@ -176,7 +182,7 @@ std::string name_of(const detail::ProcessGroupImpl& group) {
   return "ddp" + group.scope;
 }
 
-std::unique_ptr<CallOrder> order_of(
+std::unique_ptr<CollectiveFingerprint> fingerprint_of(
     const detail::ProcessGroupImpl& group,
     const flight_recorder::Caller& caller) {
   if (group.size == 1) {
@@ -187,34 +193,39 @@ std::unique_ptr<CallOrder> order_of(
       "debug_" + caller.backend,
       detail::answered_within(
           group.timeout, [store = group.store] { return store->clone(); }));
-  return std::make_unique<CallOrder>(
-      std::move(store), group.board, group.scope, caller, group.timeout);
+  return std::make_unique<CollectiveFingerprint>(
+      std::move(store),
+      group.failure_store,
+      group.scope,
+      caller,
+      group.timeout);
 }
 
 } // namespace
 
-c10::intrusive_ptr<c10d::Backend> observed(
+c10::intrusive_ptr<c10d::Backend> wrap_backend(
     const detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend) {
-  const auto wanted = level();
-  if (wanted == Level::kOff) {
+  const auto wanted = debug_level();
+  if (wanted == DebugLevel::kOff) {
     return backend;
   }
   flight_recorder::enable(group.rank, group.size);
   flight_recorder::Caller caller{
       name_of(group), backend->getBackendName(), group.rank, group.size};
-  auto order = wanted == Level::kDetail ? order_of(group, caller) : nullptr;
-  return c10::make_intrusive<Backend>(
-      std::move(backend), std::move(caller), std::move(order));
+  auto fingerprint =
+      wanted == DebugLevel::kDetail ? fingerprint_of(group, caller) : nullptr;
+  return c10::make_intrusive<BackendWrapper>(
+      std::move(backend), std::move(caller), std::move(fingerprint));
 }
 
-const c10d::Backend& unobserved(const c10d::Backend& backend) {
-  const auto* wrapper = dynamic_cast<const Backend*>(&backend);
+const c10d::Backend& unwrap_backend(const c10d::Backend& backend) {
+  const auto* wrapper = dynamic_cast<const BackendWrapper*>(&backend);
   return wrapper ? wrapper->inner() : backend;
 }
 
 void announce(const detail::ProcessGroupImpl& group) {
-  if (group.rank == 0 && level() != Level::kOff) {
+  if (group.rank == 0 && debug_level() != DebugLevel::kOff) {
     const std::set<std::string> hosts(group.hosts.begin(), group.hosts.end());
     TORCH_WARN(detail::format(
         "ddp: group {}: size {}, hosts {}, backend {}, device of rank 0 {}, "
@@ -233,7 +244,7 @@ void announce_reducer(
     const std::string& name,
     size_t parameters,
     size_t buckets) {
-  if (group.rank() == 0 && level() != Level::kOff) {
+  if (group.rank() == 0 && debug_level() != DebugLevel::kOff) {
     TORCH_WARN(detail::format(
         "ddp: Reducer ddp{}: trained parameters {}, buckets {}, group {}, "
         "backend {}",

@@ -1,9 +1,9 @@
-#include <ddp/init/silent_hosts.h>
+#include <ddp/init/unreachable_hosts.h>
 
 #include <ddp/backends/gloo.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <unistd.h>
 
@@ -79,13 +79,13 @@ void publish_address(const ProcessGroupImpl& group) {
   }
 }
 
-std::string silent_hosts(const ProcessGroupImpl& group) {
+std::string unreachable_hosts(const ProcessGroupImpl& group) {
   if (group.on_one_host()) {
     return "";
   }
   try {
     // The store may be on a host that does not answer.
-    auto text = on_own_thread(
+    auto text = run_detached(
         [store = group.store,
          ranks = ranks_elsewhere(group),
          size = group.size] { return ask_hosts(*store, ranks, size); });

@@ -5,7 +5,7 @@
 namespace ddp::debug {
 
 /// What DDP_DEBUG asks for.
-enum class Level {
+enum class DebugLevel {
   kOff,
   /// "info": a record of the last collectives, and a line for each group and
   /// Reducer.
@@ -15,6 +15,6 @@ enum class Level {
 };
 
 /// Throws `c10::ValueError` where DDP_DEBUG is none of "off", "info", "detail".
-Level level(const EnvironmentLookup& lookup = process_environment());
+DebugLevel debug_level(const EnvironmentLookup& lookup = process_environment());
 
 } // namespace ddp::debug

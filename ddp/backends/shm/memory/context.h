@@ -20,11 +20,11 @@ struct Peer {
 /// The ranks of one group, and how far each has come. Collectives go in steps:
 /// what a rank writes in one step the others read after it, when all have done
 /// the step. One thread at a time uses this, except where it is said.
-class Team {
+class Context {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Team(int rank, std::vector<Peer> peers);
+  Context(int rank, std::vector<Peer> peers);
 
   int rank() const {
     return rank_;
@@ -65,10 +65,10 @@ class Team {
 
   /// Whether a rank's process has ended, or the rank has left. By any thread.
   bool has_ended(int rank) const;
-  std::string words_of_end(int rank) const;
+  std::string describe_end(int rank) const;
   /// Lets the others' waits end with the reason, the first that was given. By
   /// any thread.
-  void give_up(const std::string& reason);
+  void abort(const std::string& reason);
   /// Says that this rank does no more steps.
   void leave();
 

@@ -11,16 +11,16 @@ namespace ddp::detail {
 
 /// Runs `task`, which must not throw, on a thread that does nothing else
 /// meanwhile: one that has ended such a task, or a new one.
-void start_on_own_thread(std::function<void()> task);
+void start_detached(std::function<void()> task);
 
 /// Calls `function` on a thread of its own, for calls that may never return:
 /// whoever stops waiting for the future leaves the thread to itself.
 template <typename Function>
-auto on_own_thread(Function function) {
+auto run_detached(Function function) {
   using Task = std::packaged_task<decltype(function())()>;
   auto task = std::make_shared<Task>(std::move(function));
   auto result = task->get_future();
-  start_on_own_thread([task] { (*task)(); });
+  start_detached([task] { (*task)(); });
   return result;
 }
 
@@ -28,7 +28,7 @@ auto on_own_thread(Function function) {
 /// stopped has no end of its own. Throws `c10::DistStoreError` then.
 template <typename Function>
 auto answered_within(std::chrono::milliseconds timeout, Function function) {
-  auto answer = on_own_thread(std::move(function));
+  auto answer = run_detached(std::move(function));
   DDP_CHECK_WITH(
       DistStoreError,
       answer.wait_for(timeout) == std::future_status::ready,

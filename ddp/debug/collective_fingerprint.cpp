@@ -1,11 +1,11 @@
-#include <ddp/debug/call_order.h>
+#include <ddp/debug/collective_fingerprint.h>
 
 #include <common/host_name.h>
 #include <ddp/failure/stack_text.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <thread>
 
@@ -78,25 +78,28 @@ bool has_within(
 
 } // namespace
 
-CallOrder::CallOrder(
+CollectiveFingerprint::CollectiveFingerprint(
     c10::intrusive_ptr<c10d::Store> store,
-    std::shared_ptr<detail::FailureBoard> board,
+    std::shared_ptr<detail::FailureStore> failure_store,
     std::string scope,
     flight_recorder::Caller caller,
     milliseconds timeout)
     : store_(std::move(store)),
-      board_(std::move(board)),
+      failure_store_(std::move(failure_store)),
       scope_(std::move(scope)),
       caller_(std::move(caller)),
       timeout_(timeout) {}
 
 template <typename Request>
-auto CallOrder::ask(Request request) const {
+auto CollectiveFingerprint::ask(Request request) const {
   return detail::answered_within(
       timeout_, [store = store_, request] { return request(*store); });
 }
 
-void CallOrder::check(int64_t sequence, const Call& call, uint64_t number) {
+void CollectiveFingerprint::check(
+    int64_t sequence,
+    const Call& call,
+    uint64_t number) {
   std::vector<std::string> said;
   try {
     ask([own = key(sequence, caller_.rank),
@@ -129,11 +132,11 @@ void CallOrder::check(int64_t sequence, const Call& call, uint64_t number) {
   }
 }
 
-std::string CallOrder::key(int64_t sequence, int64_t rank) const {
+std::string CollectiveFingerprint::key(int64_t sequence, int64_t rank) const {
   return c10::str(sequence, "/", rank);
 }
 
-std::vector<std::string> CallOrder::keys(int64_t sequence) const {
+std::vector<std::string> CollectiveFingerprint::keys(int64_t sequence) const {
   std::vector<std::string> result;
   for (int64_t r = 0; r < caller_.size; ++r) {
     result.push_back(key(sequence, r));
@@ -141,7 +144,7 @@ std::vector<std::string> CallOrder::keys(int64_t sequence) const {
   return result;
 }
 
-bool CallOrder::wait_for_all(
+bool CollectiveFingerprint::wait_for_all(
     int64_t sequence,
     const Call& call,
     uint64_t number) {
@@ -166,8 +169,9 @@ bool CallOrder::wait_for_all(
           absent(sequence),
           timeout.count() / 1000.0,
           call.text());
-      if (board_) {
-        board_->report(scope_, reason, detail::Failure::Kind::kConsequence);
+      if (failure_store_) {
+        failure_store_->report(
+            scope_, reason, detail::Failure::Kind::kConsequence);
       }
       give_up(reason, number);
     }
@@ -176,9 +180,10 @@ bool CallOrder::wait_for_all(
 
 /// Throws if another rank has given up, with the reason of one that is none's
 /// consequence if there is one.
-void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
-  const auto failures =
-      board_ ? board_->read(scope_) : std::vector<detail::Failure>();
+void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
+    const {
+  const auto failures = failure_store_ ? failure_store_->read(scope_)
+                                       : std::vector<detail::Failure>();
   if (failures.empty()) {
     return;
   }
@@ -192,7 +197,8 @@ void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
   give_up(place(sequence) + ": " + who + " failed: " + first.text, number);
 }
 
-void CallOrder::give_up(const std::string& reason, uint64_t number) const {
+void CollectiveFingerprint::give_up(const std::string& reason, uint64_t number)
+    const {
   throw detail::PeerError(detail::format(
       "rank {} of {} on host {}: {}{}\nstack of this rank:\n{}",
       caller_.rank,
@@ -203,7 +209,7 @@ void CallOrder::give_up(const std::string& reason, uint64_t number) const {
       stack_text()));
 }
 
-std::string CallOrder::absent(int64_t sequence) const {
+std::string CollectiveFingerprint::absent(int64_t sequence) const {
   const auto ranks = ask([wanted = keys(sequence)](c10d::Store& store) {
     std::vector<int64_t> missing;
     for (size_t r = 0; r < wanted.size(); ++r) {
@@ -216,7 +222,7 @@ std::string CallOrder::absent(int64_t sequence) const {
   return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
 }
 
-void CallOrder::disagree(
+void CollectiveFingerprint::disagree(
     int64_t sequence,
     const std::vector<std::string>& said,
     uint64_t number) {
@@ -248,7 +254,7 @@ void CallOrder::disagree(
   DDP_THROW(ValueError, text);
 }
 
-std::string CallOrder::place(int64_t sequence) const {
+std::string CollectiveFingerprint::place(int64_t sequence) const {
   return c10::str("collective ", sequence, " of group ", caller_.group);
 }
 

@@ -1,4 +1,4 @@
-#include <ddp/backends/common/alarm.h>
+#include <ddp/backends/common/timer.h>
 
 #include <ddp/internal/check.h>
 
@@ -11,18 +11,18 @@
 
 namespace ddp::backends {
 
-Alarm::Alarm() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
+Timer::Timer() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   DDP_CHECK(
       timer_ >= 0,
       "a backend needs a timer: timerfd_create: {}",
       std::strerror(errno));
 }
 
-Alarm::~Alarm() {
+Timer::~Timer() {
   close(timer_);
 }
 
-void Alarm::set(std::chrono::nanoseconds delay) {
+void Timer::set(std::chrono::nanoseconds delay) {
   using std::chrono::seconds;
   const auto whole = std::chrono::duration_cast<seconds>(delay);
   itimerspec time{};
@@ -33,7 +33,7 @@ void Alarm::set(std::chrono::nanoseconds delay) {
   timerfd_settime(timer_, /*flags=*/0, &time, nullptr);
 }
 
-void Alarm::wait() {
+void Timer::wait() {
   uint64_t times = 0;
   while (read(timer_, &times, sizeof(times)) < 0 && errno == EINTR) {
   }

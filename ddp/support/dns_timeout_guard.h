@@ -6,12 +6,12 @@ namespace ddp::detail {
 /// second per lookup, and not for ten, and the process does not warn of it.
 /// LibTorch looks up the name of each address that its store connects to, to
 /// show it in messages.
-class ShortLookups {
+class DnsTimeoutGuard {
  public:
-  ShortLookups();
-  ShortLookups(const ShortLookups&) = delete;
-  ShortLookups& operator=(const ShortLookups&) = delete;
-  ~ShortLookups();
+  DnsTimeoutGuard();
+  DnsTimeoutGuard(const DnsTimeoutGuard&) = delete;
+  DnsTimeoutGuard& operator=(const DnsTimeoutGuard&) = delete;
+  ~DnsTimeoutGuard();
 
  private:
   int seconds_ = 0;

@@ -7,7 +7,7 @@
 namespace ddp::detail {
 
 /// What a Reducer is attached to.
-struct ManagedState {
+struct TargetState {
   /// All parameters but the ignored, each once, in the order of registration;
   /// frozen ones too.
   NamedTensors parameters;

@@ -8,9 +8,9 @@ namespace ddp::detail {
 
 /// Puts a text together in memory that somebody else has, for signal handlers
 /// and for code that may not allocate. What does not fit is left away.
-class PlainText {
+class SignalSafeBuffer {
  public:
-  PlainText(char* memory, size_t size) : memory_(memory), size_(size) {}
+  SignalSafeBuffer(char* memory, size_t size) : memory_(memory), size_(size) {}
 
   std::string_view view() const {
     return {memory_, used_};
@@ -19,21 +19,21 @@ class PlainText {
     return size_ - used_;
   }
 
-  PlainText& add(char c) {
+  SignalSafeBuffer& add(char c) {
     if (used_ < size_) {
       memory_[used_++] = c;
     }
     return *this;
   }
 
-  PlainText& add(std::string_view text) {
+  SignalSafeBuffer& add(std::string_view text) {
     for (const char c : text) {
       add(c);
     }
     return *this;
   }
 
-  PlainText& add_number(uint64_t number, unsigned base = 10) {
+  SignalSafeBuffer& add_number(uint64_t number, unsigned base = 10) {
     char digits[64];
     size_t count = 0;
     do {
@@ -47,7 +47,7 @@ class PlainText {
   }
 
   /// As it has to stand in a string of JSON; what is not ASCII is a '?'.
-  PlainText& add_escaped(std::string_view text) {
+  SignalSafeBuffer& add_escaped(std::string_view text) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
       if (c == '"' || c == '\\') {

@@ -1,4 +1,4 @@
-#include <ddp/backends/hierarchical/level.h>
+#include <ddp/backends/hierarchical/sub_backend.h>
 
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/backends/common/reduction.h>
@@ -35,21 +35,21 @@ std::vector<Tensors> list_at_root(
 
 } // namespace
 
-Level::Level(
+SubBackend::SubBackend(
     c10::intrusive_ptr<c10d::Backend> part,
     const char* where,
     const std::atomic<bool>& broken_off)
-    : part_(std::move(part)), where_(where), broken_off_(broken_off) {}
+    : backend_(std::move(part)), where_(where), broken_off_(broken_off) {}
 
-Level::WorkPtr Level::start(const Launch& launch) const {
+SubBackend::WorkPtr SubBackend::start(const Launch& launch) const {
   try {
-    return part_ ? launch(*part_) : nullptr;
+    return backend_ ? launch(*backend_) : nullptr;
   } catch (const std::exception& error) {
     fail(error);
   }
 }
 
-void Level::finish(const WorkPtr& work) const {
+void SubBackend::finish(const WorkPtr& work) const {
   try {
     if (work) {
       await(*work);
@@ -59,7 +59,7 @@ void Level::finish(const WorkPtr& work) const {
   }
 }
 
-void Level::await(c10d::Work& work) const {
+void SubBackend::await(c10d::Work& work) const {
   while (!ends_within(kSlice, work)) {
     DDP_CHECK(
         !broken_off_,
@@ -67,7 +67,7 @@ void Level::await(c10d::Work& work) const {
   }
 }
 
-bool Level::can_reduce(const at::Tensor& tensor) const {
+bool SubBackend::can_reduce(const at::Tensor& tensor) const {
   constexpr at::ScalarType kOfGloo[] = {
       at::kFloat,
       at::kDouble,
@@ -77,17 +77,17 @@ bool Level::can_reduce(const at::Tensor& tensor) const {
       at::kChar,
       at::kInt,
       at::kLong};
-  return !part_ || part_->getBackendName() != "gloo" ||
+  return !backend_ || backend_->getBackendName() != "gloo" ||
       std::find(std::begin(kOfGloo), std::end(kOfGloo), tensor.scalar_type()) !=
       std::end(kOfGloo);
 }
 
-void Level::reduce_here(
+void SubBackend::reduce_here(
     const at::Tensor& tensor,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
   const auto own = tensor.view(-1);
-  const auto rows = own.new_empty({part_->getSize(), own.numel()});
+  const auto rows = own.new_empty({backend_->getSize(), own.numel()});
   finish(all_gather(own.view(at::kByte), rows.view(at::kByte), timeout));
   std::vector<const char*> sources;
   for (const auto& row : rows.unbind()) {
@@ -97,16 +97,16 @@ void Level::reduce_here(
   reduce(sources, {static_cast<char*>(own.mutable_data_ptr())}, own.numel());
 }
 
-void Level::fail(const std::exception& error) const {
+void SubBackend::fail(const std::exception& error) const {
   DDP_THROW(
       DistBackendError,
       "{} ({}): {}",
       where_,
-      part_->getBackendName(),
+      backend_->getBackendName(),
       detail::error_text(error));
 }
 
-Level::WorkPtr Level::reduce(
+SubBackend::WorkPtr SubBackend::reduce(
     at::Tensor tensor,
     const c10d::ReduceOp& op,
     int root,
@@ -125,7 +125,7 @@ Level::WorkPtr Level::reduce(
   });
 }
 
-Level::WorkPtr Level::all_reduce(
+SubBackend::WorkPtr SubBackend::all_reduce(
     at::Tensor tensor,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
@@ -142,7 +142,7 @@ Level::WorkPtr Level::all_reduce(
   });
 }
 
-Level::WorkPtr Level::broadcast(
+SubBackend::WorkPtr SubBackend::broadcast(
     const at::Tensor& tensor,
     int root,
     Timeout timeout) const {
@@ -155,7 +155,7 @@ Level::WorkPtr Level::broadcast(
   });
 }
 
-Level::WorkPtr Level::gather(
+SubBackend::WorkPtr SubBackend::gather(
     at::Tensor row,
     const at::Tensor& rows,
     Timeout timeout) const {
@@ -168,7 +168,7 @@ Level::WorkPtr Level::gather(
   });
 }
 
-Level::WorkPtr Level::scatter(
+SubBackend::WorkPtr SubBackend::scatter(
     const at::Tensor& row,
     const at::Tensor& rows,
     Timeout timeout) const {
@@ -181,7 +181,7 @@ Level::WorkPtr Level::scatter(
   });
 }
 
-Level::WorkPtr Level::all_gather(
+SubBackend::WorkPtr SubBackend::all_gather(
     const at::Tensor& row,
     const at::Tensor& rows,
     Timeout timeout) const {
@@ -194,14 +194,15 @@ Level::WorkPtr Level::all_gather(
   });
 }
 
-Level::WorkPtr Level::reduce_scatter(
+SubBackend::WorkPtr SubBackend::reduce_scatter(
     const at::Tensor& row,
     const at::Tensor& rows,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
   if (!can_reduce(row)) {
     reduce_here(rows, op, timeout);
-    row.view(-1).copy_(rows.view({part_->getSize(), -1})[part_->getRank()]);
+    row.view(-1).copy_(
+        rows.view({backend_->getSize(), -1})[backend_->getRank()]);
     return nullptr;
   }
   return start([&](c10d::Backend& part) {

@@ -2,14 +2,14 @@
 
 #include <ddp/backends/nccl.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/init/failure_watch.h>
-#include <ddp/support/own_thread.h>
+#include <ddp/init/watchdog.h>
+#include <ddp/support/detached_task.h>
 
 #include <sys/resource.h>
 
-namespace ddp::test::failure_watch_test {
+namespace ddp::test::watchdog_test {
 
-using detail::FailureWatch;
+using detail::Watchdog;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -51,7 +51,7 @@ struct Watched {
         watch(detail::ProcessGroupImpl::of(group), backend) {}
 
   c10::intrusive_ptr<StuckBackend> backend;
-  FailureWatch watch;
+  Watchdog watch;
 };
 
 /// While it lives no request to the store gets a thread: those that wait for a
@@ -71,7 +71,7 @@ class NoMoreThreads {
     setrlimit(RLIMIT_AS, &limit);
     try {
       while (true) {
-        detail::start_on_own_thread([end = end_] { end.wait(); });
+        detail::start_detached([end = end_] { end.wait(); });
       }
     } catch (const std::system_error&) { // as wanted
     }
@@ -211,4 +211,4 @@ STARTED_TEST("a watch that has nothing to do ends at once", 2, kPrompt) {
   REQUIRE(seconds_since(start) < 10); // 40 intervals
 }
 
-} // namespace ddp::test::failure_watch_test
+} // namespace ddp::test::watchdog_test

@@ -12,12 +12,12 @@ namespace ddp::backends::mpi {
 /// first, since to offer the core to others takes as long as a small operation;
 /// then such offers; then growing sleeps, so that ranks that share cores do not
 /// take them from each other.
-class Pause {
+class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// `spin`: how long there are none. `patience`: when sleeps begin.
-  Pause(std::chrono::microseconds spin, std::chrono::microseconds patience)
+  Backoff(std::chrono::microseconds spin, std::chrono::microseconds patience)
       : spin_(spin), patience_(patience) {}
 
   void operator()(Clock::time_point now) {

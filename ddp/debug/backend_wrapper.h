@@ -6,12 +6,12 @@ namespace ddp::debug {
 
 /// `backend`, which connects the ranks of `group`, or, where DDP_DEBUG asks for
 /// it, one that watches its calls.
-c10::intrusive_ptr<c10d::Backend> observed(
+c10::intrusive_ptr<c10d::Backend> wrap_backend(
     const detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend);
 
-/// The backend that `observed` was given.
-const c10d::Backend& unobserved(const c10d::Backend& backend);
+/// The backend that `wrap_backend` was given.
+const c10d::Backend& unwrap_backend(const c10d::Backend& backend);
 
 /// Says on rank 0, where DDP_DEBUG asks for it, what group was formed.
 void announce(const detail::ProcessGroupImpl& group);

@@ -11,6 +11,6 @@ void publish_address(const ProcessGroupImpl& group);
 /// For ranks that could not connect in time: names up to three ranks whose
 /// hosts do not answer this one. Empty where all answer, or where the store
 /// does not. Takes a few seconds at most.
-std::string silent_hosts(const ProcessGroupImpl& group);
+std::string unreachable_hosts(const ProcessGroupImpl& group);
 
 } // namespace ddp::detail

@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/managed_state.h>
+#include <ddp/reducer/core/target_state.h>
 
 #include <ddp/internal/check.h>
 
@@ -49,7 +49,7 @@ void check_names(
   }
 }
 
-ManagedState make_state(
+TargetState make_state(
     const NamedTensors& parameters,
     const Names& sparse,
     std::function<NamedTensors()> buffers,
@@ -58,7 +58,7 @@ ManagedState make_state(
   const auto present = buffers();
   check_names("parameters_to_ignore", ignored, parameters, present);
   check_names("sparse_parameters", options.sparse_parameters(), parameters, {});
-  ManagedState state;
+  TargetState state;
   state.parameters = without(parameters, ignored);
   for (size_t i = 0; i < parameters.names.size(); ++i) {
     if (ignored.count(parameters.names[i]) > 0) {
@@ -114,7 +114,7 @@ NamedTensors named(const Items& items) {
   return result;
 }
 
-ManagedState state_of(
+TargetState state_of(
     const torch::nn::Module& module,
     const ReducerOptions& options) {
   auto state = make_state(
@@ -128,7 +128,7 @@ ManagedState state_of(
   return state;
 }
 
-ManagedState state_of(
+TargetState state_of(
     const std::shared_ptr<torch::nn::Module>& module,
     const ReducerOptions& options) {
   DDP_CHECK_VALUE(module, "Reducer: the module is null");
@@ -146,7 +146,7 @@ ManagedState state_of(
   return state;
 }
 
-ManagedState state_of(
+TargetState state_of(
     const torch::jit::Module& module,
     const ReducerOptions& options) {
   return make_state(
@@ -156,7 +156,7 @@ ManagedState state_of(
       options);
 }
 
-ManagedState state_of(
+TargetState state_of(
     const torch::OrderedDict<std::string, at::Tensor>& parameters,
     const ReducerOptions& options) {
   for (const auto& item : parameters) {
@@ -193,17 +193,17 @@ auto managing(const Model& model) {
 } // namespace
 
 ReducerTarget::ReducerTarget(const std::shared_ptr<torch::nn::Module>& module)
-    : managed_state_(managing(module)) {}
+    : state_(managing(module)) {}
 
 ReducerTarget::ReducerTarget(torch::nn::Module& module)
-    : managed_state_(managing(std::cref(module))) {}
+    : state_(managing(std::cref(module))) {}
 
 ReducerTarget::ReducerTarget(const torch::jit::Module& module)
-    : managed_state_(managing(module)) {}
+    : state_(managing(module)) {}
 
 ReducerTarget::ReducerTarget(
     const torch::OrderedDict<std::string, at::Tensor>& parameters)
-    : managed_state_(managing(parameters)) {}
+    : state_(managing(parameters)) {}
 
 ReducerTarget::ReducerTarget(const std::vector<at::Tensor>& parameters)
     : ReducerTarget(number(parameters)) {}
@@ -211,8 +211,8 @@ ReducerTarget::ReducerTarget(const std::vector<at::Tensor>& parameters)
 ReducerTarget::ReducerTarget(std::initializer_list<at::Tensor> parameters)
     : ReducerTarget(std::vector<at::Tensor>(parameters)) {}
 
-ManagedState ReducerTarget::managed_state(const ReducerOptions& options) const {
-  return managed_state_(options);
+TargetState ReducerTarget::state(const ReducerOptions& options) const {
+  return state_(options);
 }
 
 } // namespace ddp::detail

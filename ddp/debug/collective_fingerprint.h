@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/failure/failure_board.h>
+#include <ddp/failure/failure_store.h>
 #include <ddp/failure/flight_recorder.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -8,13 +8,13 @@ namespace ddp::debug {
 
 /// Compares over the ranks of a group what they are about to call. It uses the
 /// store alone, and so serves every backend.
-class CallOrder {
+class CollectiveFingerprint {
  public:
-  /// `store`: keys of its own. `board` may be null; `scope` is the group's name
-  /// there.
-  CallOrder(
+  /// `store`: keys of its own. `failure_store` may be null; `scope` is the
+  /// group's name there.
+  CollectiveFingerprint(
       c10::intrusive_ptr<c10d::Store> store,
-      std::shared_ptr<detail::FailureBoard> board,
+      std::shared_ptr<detail::FailureStore> failure_store,
       std::string scope,
       flight_recorder::Caller caller,
       std::chrono::milliseconds timeout);
@@ -52,7 +52,7 @@ class CallOrder {
   std::string place(int64_t sequence) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::shared_ptr<detail::FailureBoard> board_;
+  std::shared_ptr<detail::FailureStore> failure_store_;
   std::string scope_;
   flight_recorder::Caller caller_;
   std::atomic<std::chrono::milliseconds> timeout_;

@@ -1,4 +1,4 @@
-#include <ddp/support/own_thread.h>
+#include <ddp/support/detached_task.h>
 
 #include <pthread.h>
 
@@ -46,7 +46,7 @@ void run_tasks(std::function<void()> task) {
 
 } // namespace
 
-void start_on_own_thread(std::function<void()> task) {
+void start_detached(std::function<void()> task) {
   auto& idle = idle_threads();
   const std::lock_guard<std::mutex> lock(idle.mutex);
   if (!idle.first) {

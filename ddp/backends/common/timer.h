@@ -6,13 +6,13 @@ namespace ddp::backends {
 
 /// Wakes a thread at once or later. To set it costs no change of thread, which
 /// to wake one at once does.
-class Alarm {
+class Timer {
  public:
   /// Throws `c10::Error` where the process may open no more files.
-  Alarm();
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-  ~Alarm();
+  Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer();
 
   /// Lets `wait` return after `delay`; what was set before no longer holds.
   void set(std::chrono::nanoseconds delay);

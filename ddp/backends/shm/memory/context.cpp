@@ -1,4 +1,4 @@
-#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/memory/context.h>
 
 #include <common/text.h>
 #include <ddp/backends/common/arguments.h>
@@ -80,10 +80,10 @@ std::string words(const Announcement& announcement) {
 
 } // namespace
 
-Team::Team(int rank, std::vector<Peer> peers)
+Context::Context(int rank, std::vector<Peer> peers)
     : rank_(rank), peers_(std::move(peers)) {}
 
-Announcement& Team::announce(c10d::OpType type) {
+Announcement& Context::announce(c10d::OpType type) {
   auto& announcement = memory(rank_).control().announcements[step_ % 2];
   announcement.type = type;
   announcement.dtype = 0;
@@ -95,11 +95,11 @@ Announcement& Team::announce(c10d::OpType type) {
   return announcement;
 }
 
-const Announcement& Team::announced(int rank) const {
+const Announcement& Context::announced(int rank) const {
   return memory(rank).control().announcements[(step_ - 1) % 2];
 }
 
-void Team::compare() const {
+void Context::compare() const {
   for (int rank = 0; rank < size(); ++rank) {
     if (!fit(announced(rank), announced(rank_))) {
       DDP_THROW(
@@ -112,12 +112,12 @@ void Team::compare() const {
   }
 }
 
-void Team::finish_step() {
+void Context::finish_step() {
   ++step_;
   raise(memory(rank_).control().steps);
 }
 
-bool Team::has_finished(int rank) const {
+bool Context::has_finished(int rank) const {
   // Numbers start again at 0 after 2^32 steps.
   const auto& steps = memory(rank).control().steps;
   const auto ahead = steps.value.load(std::memory_order_acquire) -
@@ -125,7 +125,7 @@ bool Team::has_finished(int rank) const {
   return static_cast<int32_t>(ahead) >= 0;
 }
 
-bool Team::all_finished(
+bool Context::all_finished(
     Clock::time_point until,
     std::chrono::nanoseconds spin) {
   for (int rank = 0; rank < size(); ++rank) {
@@ -136,7 +136,7 @@ bool Team::all_finished(
   return true;
 }
 
-bool Team::await(
+bool Context::await(
     int rank,
     Clock::time_point until,
     std::chrono::nanoseconds spin) const {
@@ -168,17 +168,17 @@ bool Team::await(
   }
 }
 
-void Team::check_alive() const {
+void Context::check_alive() const {
   for (int rank = 0; rank < size(); ++rank) {
     if (has_finished(rank) || !has_ended(rank)) {
       continue;
     }
     check_failures(); // what it did before its end counts
-    DDP_CHECK_WITH(DistBackendError, has_finished(rank), words_of_end(rank));
+    DDP_CHECK_WITH(DistBackendError, has_finished(rank), describe_end(rank));
   }
 }
 
-std::string Team::missing() const {
+std::string Context::missing() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
     if (!has_finished(rank)) {
@@ -188,7 +188,7 @@ std::string Team::missing() const {
   return name_ranks(ranks);
 }
 
-void Team::check_failures() const {
+void Context::check_failures() const {
   for (int rank = 0; rank < size(); ++rank) {
     const auto& control = memory(rank).control();
     if (control.failed.load() == kYes) {
@@ -202,12 +202,12 @@ void Team::check_failures() const {
   }
 }
 
-bool Team::has_ended(int rank) const {
+bool Context::has_ended(int rank) const {
   pollfd look{peers_[rank].process.get(), POLLIN, 0};
   return memory(rank).control().left.load() != 0 || poll(&look, 1, 0) > 0;
 }
 
-std::string Team::words_of_end(int rank) const {
+std::string Context::describe_end(int rank) const {
   return detail::format(
       "rank {} (process {}{}",
       rank,
@@ -216,11 +216,11 @@ std::string Team::words_of_end(int rank) const {
                                          : ") has ended");
 }
 
-void Team::leave() {
+void Context::leave() {
   memory(rank_).control().left = 1;
 }
 
-void Team::give_up(const std::string& reason) {
+void Context::abort(const std::string& reason) {
   auto& control = memory(rank_).control();
   uint32_t expected = kNo;
   if (control.failed.compare_exchange_strong(expected, kWriting)) {
