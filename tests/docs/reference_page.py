@@ -11,9 +11,10 @@ import textwrap
 
 HEAD = """# Constructors, options, functions
 
-What `#include <ddp/ddp.h>` brings: each class with its constructors, each option with its default, and, at the end, each
-free function, as the headers document them. An option is set by its name, `ddp::ReducerOptions().bucket_cap_mb(10)`, and read by
-`options.bucket_cap_mb()`. This page is made from the headers: `python3 tests/docs/reference_page.py . --write`.
+What `#include <ddp/ddp.h>` brings: each class with its constructors, each option with its default, and, at the end,
+each free function, as the headers document them. An option is set by its name,
+`ddp::ReducerOptions().bucket_cap_mb(10)`, and read by `options.bucket_cap_mb()`. This page is made from the headers:
+`python3 tests/docs/reference_page.py . --write`.
 """
 
 SCOPE = re.compile(r"(?:class|struct)\s+(?:C10_\w+\s+)?(\w+)(?:\s+final)?"
