@@ -2,7 +2,7 @@
 
 Usage: compiled_blocks.py OUTPUT CONTEXT PAGE... Each block becomes the body of
 a function that sees what CONTEXT declares. A line of three dots stands for code
-that is left out. Blocks with a title are tested by tests/readme.
+that is left out. Blocks with a title are tested by tests/getting_started.
 """
 
 import pathlib

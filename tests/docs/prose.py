@@ -1,4 +1,4 @@
-"""Checks that lines of prose in README.md and docs/ end at column 120.
+"""Checks that lines of prose in README.md, CONTRIBUTING.md and docs/ end at column 120.
 
 Usage: prose.py SOURCE_FOLDER. Tables, code, headings and images may be wider.
 """
@@ -22,7 +22,8 @@ def wide_lines(page):
 
 def main():
     source = pathlib.Path(sys.argv[1])
-    pages = [source / "README.md", *sorted((source / "docs").glob("*.md"))]
+    pages = [source / "README.md", source / "CONTRIBUTING.md",
+             *sorted((source / "docs").glob("*.md"))]
     wide = [line for page in pages for line in wide_lines(page)]
     print(*wide, sep="\n", end="\n" if wide else "")
     print(f"{len(pages)} pages, {len(wide)} lines of prose that are too wide")

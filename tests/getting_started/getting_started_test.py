@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Does what the README tells its readers to do.
+"""Does what docs/getting-started.md tells its readers to do.
 
-Writes the README's titled blocks into a folder and runs its commands in order,
-then compares what the runs printed. Usage: readme_test.py CHECKOUT [TORCH_DIR]
+Writes the page's titled blocks into a folder and runs its commands in order,
+then compares what the runs printed. Usage:
+getting_started_test.py CHECKOUT [TORCH_DIR]
 """
 
 import os
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+PAGE = "docs/getting-started.md"
 TIMEOUT_SECONDS = 900
 RUNS = ("alone", "ddprun", "by-hand", "torchrun", "mpirun")
 LINE = re.compile(
@@ -28,7 +30,7 @@ def blocks(markdown):
     found = {m[2]: (m[1], m[3]) for m in fence.finditer(markdown)}
     expected = {"CMakeLists.txt", "main.cpp", "env", "build", *RUNS}
     if set(found) != expected:
-        sys.exit(f"README has the blocks {sorted(found)}, "
+        sys.exit(f"the page has the blocks {sorted(found)}, "
                  f"expected {sorted(expected)}")
     return found
 
@@ -78,9 +80,9 @@ def run(script, folder):
         code = process.wait(TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        sys.exit(f"the README's commands took over {TIMEOUT_SECONDS} s")
+        sys.exit(f"the page's commands took over {TIMEOUT_SECONDS} s")
     if code != 0:
-        sys.exit(f"the README's commands failed with exit code {code}")
+        sys.exit(f"the page's commands failed with exit code {code}")
 
 
 def results(folder, title):
@@ -108,9 +110,9 @@ def results(folder, title):
 def main():
     checkout = os.path.realpath(sys.argv[1])
     torch_dir = sys.argv[2] if len(sys.argv) > 2 else ""
-    with open(os.path.join(checkout, "README.md")) as readme:
-        found = blocks(readme.read())
-    folder = tempfile.mkdtemp(prefix="ddp readme ")
+    with open(os.path.join(checkout, PAGE)) as page:
+        found = blocks(page.read())
+    folder = tempfile.mkdtemp(prefix="ddp getting started ")
     try:
         for title in ("CMakeLists.txt", "main.cpp"):
             with open(os.path.join(folder, title), "w") as file:
