@@ -1,3 +1,4 @@
+#include <tests/support/counting_store.h>
 #include <tests/support/failures.h>
 
 #include <ddp/failure/heartbeat.h>
@@ -5,38 +6,12 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/wait_report.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace ddp::test::collective_wait_test {
 
 using detail::Failure;
 using detail::FailureStore;
 using std::chrono::seconds;
-
-/// A store that counts the requests to it.
-class CountingStore : public c10d::PrefixStore {
- public:
-  explicit CountingStore(c10::intrusive_ptr<c10d::Store> store)
-      : c10d::PrefixStore("counted", std::move(store)) {}
-
-  c10::intrusive_ptr<c10d::Store> clone() override {
-    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(this);
-  }
-  bool check(const std::vector<std::string>& keys) override {
-    ++requests;
-    return c10d::PrefixStore::check(keys);
-  }
-  std::vector<uint8_t> get(const std::string& key) override {
-    ++requests;
-    return c10d::PrefixStore::get(key);
-  }
-  void set(const std::string& key, const std::vector<uint8_t>& value) override {
-    ++requests;
-    c10d::PrefixStore::set(key, value);
-  }
-
-  std::atomic<int> requests{0};
-};
 
 /// A store whose requests fail as `error` says.
 class FailingStore : public c10d::PrefixStore {
@@ -223,16 +198,17 @@ TEST_CASE("a backend's reason is told without its way through ranks") {
   }
 }
 
-TEST_CASE("a board tells a group of its own and its ancestors' failures") {
+TEST_CASE(
+    "a failure store tells a group of its own and its ancestors' failures") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto board = [&](int64_t rank) {
+  const auto member = [&](int64_t rank) {
     return FailureStore::open(store, rank, 3, false);
   };
-  const auto mine = board(0);
+  const auto mine = member(0);
   REQUIRE(mine->read("/0").empty());
-  board(1)->report("/0", "in\nthe \"first\" \xff");
-  board(2)->report("/1", "in the second");
-  board(2)->report("", "everywhere", Failure::Kind::kConsequence);
+  member(1)->report("/0", "in\nthe \"first\" \xff");
+  member(2)->report("/1", "in the second");
+  member(2)->report("", "everywhere", Failure::Kind::kConsequence);
   mine->report("/0", "my own");
   const auto scopes = [&](const std::string& scope) {
     std::vector<std::string> found;
@@ -251,7 +227,7 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(first.rank == 1);
   REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
   REQUIRE(first.kind == Failure::Kind::kOwn);
-  board(1)->mark_waiting("/0", 4, "barrier");
+  member(1)->mark_waiting("/0", 4, "barrier");
   const auto own = mine->mark_waiting("/0", 5, "all_reduce");
   const auto wait_status = [&](int64_t number) {
     std::ostringstream text;
@@ -262,18 +238,18 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   };
   REQUIRE(wait_status(4) == "came, all_reduce;came, barrier;;");
   REQUIRE(wait_status(5) == "came, all_reduce;barrier;;");
-  board(1)->leave();
+  member(1)->leave();
   REQUIRE(wait_status(4) == "came, all_reduce;came, ;;");
   // One wait is told of at a time.
-  const auto later = board(1)->mark_waiting("/0", 6, "later");
+  const auto later = member(1)->mark_waiting("/0", 6, "later");
   REQUIRE(mine->may_report_wait(*own));
-  REQUIRE(!board(1)->may_report_wait(*later));
+  REQUIRE(!member(1)->may_report_wait(*later));
   mine->leave();
-  REQUIRE(board(1)->may_report_wait(*later));
+  REQUIRE(member(1)->may_report_wait(*later));
   REQUIRE(!mine->may_report_wait(*own));
   // The first consequence counts, in all groups that have to do with its own.
   const auto consequence = [&](int64_t rank, const std::string& scope) {
-    return board(rank)->report_consequence(
+    return member(rank)->report_consequence(
         scope, "seen by " + std::to_string(rank), own->lines);
   };
   REQUIRE(consequence(1, "/0/2") == "seen by 1");
@@ -285,28 +261,28 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
 
 TEST_CASE("only a connection's end counts as the end of the store") {
   const auto store = c10::make_intrusive<FailingStore>();
-  const auto board = FailureStore::open(store, 1, 3, false);
-  REQUIRE(board);
+  const auto failure_store = FailureStore::open(store, 1, 3, false);
+  REQUIRE(failure_store);
   store->error = std::make_exception_ptr(std::system_error(
       std::make_error_code(std::errc::resource_unavailable_try_again)));
-  REQUIRE(board->read("").empty());
-  REQUIRE(!board->has_lost_rank_0());
+  REQUIRE(failure_store->read("").empty());
+  REQUIRE(!failure_store->has_lost_rank_0());
   store->error = nullptr;
 
   const std::string line = "no record\n";
-  store->append("board/failures", {line.begin(), line.end()});
+  store->append("failure_store/failures", {line.begin(), line.end()});
   FailureStore::open(store, 2, 3, false)->report("", "gave up");
-  const auto failures = board->read("");
-  REQUIRE(!board->has_lost_rank_0());
+  const auto failures = failure_store->read("");
+  REQUIRE(!failure_store->has_lost_rank_0());
   REQUIRE(failures.size() == 1);
   REQUIRE(failures[0].text == "gave up");
 
   store->error = std::make_exception_ptr(c10::DistNetworkError(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "reset by peer"));
-  REQUIRE(board->read("").empty());
-  REQUIRE(board->has_lost_rank_0());
+  REQUIRE(failure_store->read("").empty());
+  REQUIRE(failure_store->has_lost_rank_0());
   detail::ProcessGroupImpl group;
-  group.failure_store = board;
+  group.failure_store = failure_store;
   const detail::heartbeat::Activity activity(
       "barrier"); // of which nobody knows
   REQUIRE_THAT(

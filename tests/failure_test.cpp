@@ -143,7 +143,7 @@ TEST_CASE("a process whose collectives hang ends at once") {
 }
 
 RANKS_TEST(
-    "a group that was handed over has a board of its own",
+    "a group that was handed over has a failure store of its own",
     3,
     kTimeout,
     kPrompt) {

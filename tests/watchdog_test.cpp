@@ -1,9 +1,12 @@
+#include <tests/support/counting_store.h>
 #include <tests/support/failures.h>
 
 #include <ddp/backends/nccl.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/init/watchdog.h>
 #include <ddp/support/detached_task.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <sys/resource.h>
 
@@ -200,6 +203,51 @@ STARTED_TEST(
     REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
   }
   group.barrier();
+}
+
+int threads_called(const std::string& name) {
+  int count = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, found);
+    count += found == name;
+  }
+  return count;
+}
+
+STARTED_TEST("one thread watches a group and those made of it", 4, kPrompt) {
+  const auto group = recording_group(folder);
+  const auto duplicate = group.duplicate();
+  const auto part = duplicate.split(group.rank() % 2, 0);
+  REQUIRE(threads_called("ddp_watchdog") == 0);
+  const Watched of_group(group);
+  const Watched of_duplicate(duplicate);
+  const Watched of_part(part);
+  // A thread gets its name a moment after its start.
+  std::this_thread::sleep_for(seconds(1));
+  REQUIRE(threads_called("ddp_watchdog") == 1);
+}
+
+TEST_CASE("a look asks the store once, however many ranks there are") {
+  for (const int size : {4, 16, 1000}) {
+    const auto store = c10::make_intrusive<CountingStore>(
+        c10::make_intrusive<c10d::HashStore>());
+    detail::ProcessGroupImpl impl;
+    impl.rank = 1;
+    impl.size = size;
+    impl.failure_store = detail::FailureStore::open(store, 1, size, false);
+    REQUIRE(impl.failure_store);
+    const auto watched = std::make_shared<detail::WatchedGroup>(
+        impl, c10::make_intrusive<StuckBackend>(1, size));
+    store->requests = 0;
+    for (int i = 0; i < 10; ++i) {
+      watched->look();
+    }
+    REQUIRE(store->requests == 10);
+    // Four times a second, and of many ranks each less often.
+    REQUIRE(watched->interval() == milliseconds(std::max(250, size)));
+  }
 }
 
 STARTED_TEST("a watch that has nothing to do ends at once", 2, kPrompt) {

@@ -107,7 +107,7 @@ bool concerns(const std::string& failed, const std::string& scope) {
 
 } // namespace
 
-/// Outlives the board where a request hangs in it.
+/// Outlives the failure store if a request hangs in it.
 struct FailureStore::Connection {
   c10::intrusive_ptr<c10d::Store> store;
   std::atomic<int> pending{0};
@@ -159,7 +159,8 @@ std::shared_ptr<FailureStore> FailureStore::open(
       const DnsTimeoutGuard dns_timeout_guard;
       return store->clone();
     });
-    connection->store = c10::make_intrusive<c10d::PrefixStore>("board", own);
+    connection->store =
+        c10::make_intrusive<c10d::PrefixStore>("failure_store", own);
     std::vector<int64_t> members(size);
     std::iota(members.begin(), members.end(), 0);
     return std::shared_ptr<FailureStore>(new FailureStore(

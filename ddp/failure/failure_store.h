@@ -82,7 +82,7 @@ class FailureStore {
   /// which ends with it, is a member of the group.
   bool has_lost_rank_0() const;
 
-  /// The same board for a part of this one's group, by these ranks.
+  /// The same for a part of this one's group, by these ranks.
   std::shared_ptr<FailureStore> of(const std::vector<int64_t>& ranks) const;
 
   /// Returns when the others can read it, or after some seconds.

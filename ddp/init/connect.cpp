@@ -51,7 +51,7 @@ void connect_nccl(ProcessGroupImpl& impl) {
       return true;
     });
   });
-  impl.watch = std::make_unique<Watchdog>(impl, nccl);
+  impl.watchdog = std::make_unique<Watchdog>(impl, nccl);
 }
 
 /// Backends of ours that c10d has no name for; a group can have one of these.
@@ -141,12 +141,12 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   try {
     report_unused(impl);
     impl.set_used();
-    flushed = !impl.watch || !impl.group || std::uncaught_exceptions() > 0 ||
+    flushed = !impl.watchdog || !impl.group || std::uncaught_exceptions() > 0 ||
         is_flushed(impl);
   } catch (const std::exception&) {
     flushed = false;
   }
-  impl.watch.reset();
+  impl.watchdog.reset();
   auto group = std::move(impl.group);
   // Not a group that was handed to us, or that somebody else has taken.
   const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
@@ -178,7 +178,8 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
 
 namespace ddp {
 
-detail::ProcessGroupImpl::ProcessGroupImpl() = default;
+detail::ProcessGroupImpl::ProcessGroupImpl()
+    : watchdog_thread(std::make_shared<WatchdogThread>()) {}
 detail::ProcessGroupImpl::~ProcessGroupImpl() {
   detail::disconnect(*this);
 }

@@ -47,6 +47,7 @@ std::shared_ptr<Impl> child_of(Impl& parent, const std::string& name) {
       c10::make_intrusive<c10d::PrefixStore>("group_" + name, parent.store);
   child->hosts_store = parent.hosts_store;
   child->failure_store = parent.failure_store;
+  child->watchdog_thread = parent.watchdog_thread;
   child->scope = parent.scope + "/" + name;
   return child;
 }

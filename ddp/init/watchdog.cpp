@@ -73,32 +73,64 @@ void abort(c10d::Backend& backend) {
 
 } // namespace
 
-Watchdog::Watchdog(
+WatchedGroup::WatchedGroup(
     ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend)
-    : group_(group), backend_(std::move(backend)), thread_([this] { run(); }) {}
+    : group_(group), backend_(std::move(backend)) {}
 
-Watchdog::~Watchdog() {
-  stop_.set_value();
-  thread_.join();
+milliseconds WatchedGroup::interval() const {
+  return std::max(kInterval, group_.size * kIntervalPerRank);
 }
 
-bool Watchdog::is_stopped_within(milliseconds time) {
-  return stopped_.wait_for(time) == std::future_status::ready;
-}
-
-void Watchdog::run() {
-  c10::setThreadName("ddp_watch");
-  const auto interval = std::max(kInterval, group_.size * kIntervalPerRank);
-  while (!is_stopped_within(interval)) {
-    if (auto failure = find_failure()) {
-      end(std::move(*failure));
-      return;
-    }
+void WatchedGroup::look() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock || over_ || !is_suspicious()) {
+    return; // locked: another thread attends to it
+  }
+  try {
+    start_detached([self = shared_from_this()] { self->attend(); });
+  } catch (const std::exception&) { // no thread: at the next look
   }
 }
 
-std::optional<WaitFailure> Watchdog::find_failure() {
+void WatchedGroup::stop() {
+  stop_.set_value();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  over_ = true;
+}
+
+bool WatchedGroup::is_suspicious() {
+  try {
+    look_for_failure(group_);
+  } catch (const WaitFailure&) {
+    return true;
+  } catch (const std::exception&) {
+    return true;
+  }
+  const auto launch = group_.launched.load();
+  const bool lasts = is_launching();
+  const bool is_stuck = lasts && launch == seen_launch_;
+  seen_launch_ = lasts ? launch : -1;
+  return is_stuck || backend_->getError() != c10d::ErrorType::SUCCESS ||
+      is_store_gone();
+}
+
+void WatchedGroup::attend() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (over_) {
+    return;
+  }
+  if (auto failure = find_failure()) {
+    end(std::move(*failure));
+    over_ = true;
+  }
+}
+
+bool WatchedGroup::is_stopped_within(milliseconds time) {
+  return stopped_.wait_for(time) == std::future_status::ready;
+}
+
+std::optional<WaitFailure> WatchedGroup::find_failure() {
   try {
     look_for_failure(group_);
     await_launch();
@@ -123,29 +155,28 @@ std::optional<WaitFailure> Watchdog::find_failure() {
   return std::nullopt;
 }
 
-bool Watchdog::is_launching() const {
+bool WatchedGroup::is_launching() const {
   return !std::unique_lock<std::recursive_mutex>(
       group_.launching, std::try_to_lock);
 }
 
 /// NCCL connects ranks in the first launch that needs it, and waits there for
 /// those that do not come: no collective is under way yet that could time out.
-void Watchdog::await_launch() {
+void WatchedGroup::await_launch() {
   const auto launch = group_.launched.load();
-  const bool lasts = is_launching();
-  if (lasts && launch == seen_launch_) {
-    wait_with_timeout(group_, [&](milliseconds slice) {
-      return poll_for(slice, kLaunchInterval, [&] {
-        return is_stopped_within(milliseconds(0)) || !is_launching() ||
-            group_.launched != launch || is_store_gone() ||
-            backend_->getError() != c10d::ErrorType::SUCCESS;
-      });
-    });
+  if (launch != seen_launch_ || !is_launching()) {
+    return;
   }
-  seen_launch_ = lasts ? launch : -1;
+  wait_with_timeout(group_, [&](milliseconds slice) {
+    return poll_for(slice, kLaunchInterval, [&] {
+      return is_stopped_within(milliseconds(0)) || !is_launching() ||
+          group_.launched != launch || is_store_gone() ||
+          backend_->getError() != c10d::ErrorType::SUCCESS;
+    });
+  });
 }
 
-bool Watchdog::is_store_gone() {
+bool WatchedGroup::is_store_gone() {
   if (!group_.failure_store || !group_.failure_store->has_lost_rank_0()) {
     return false;
   }
@@ -154,7 +185,7 @@ bool Watchdog::is_store_gone() {
   return now - *store_lost_ > kGrace;
 }
 
-void Watchdog::end(WaitFailure failure) {
+void WatchedGroup::end(WaitFailure failure) {
   try {
     // Before the abort, which clears what is under way.
     const auto rank =
@@ -174,6 +205,59 @@ void Watchdog::end(WaitFailure failure) {
   if (locked) {
     group_.launching.unlock();
   }
+}
+
+WatchdogThread::~WatchdogThread() {
+  stop_.set_value();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void WatchdogThread::add(std::shared_ptr<WatchedGroup> group) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  groups_.push_back(std::move(group));
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { run(); });
+  }
+}
+
+void WatchdogThread::remove(const std::shared_ptr<WatchedGroup>& group) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    groups_.erase(std::find(groups_.begin(), groups_.end(), group));
+  }
+  group->stop();
+}
+
+std::vector<std::shared_ptr<WatchedGroup>> WatchdogThread::groups() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return groups_;
+}
+
+void WatchdogThread::run() {
+  c10::setThreadName("ddp_watchdog");
+  const auto stopped = stop_.get_future();
+  auto interval = kInterval;
+  while (stopped.wait_for(interval) != std::future_status::ready) {
+    interval = kInterval;
+    for (const auto& group : groups()) {
+      interval = std::max(interval, group->interval());
+      group->look();
+    }
+  }
+}
+
+Watchdog::Watchdog(
+    ProcessGroupImpl& group,
+    c10::intrusive_ptr<c10d::Backend> backend)
+    : thread_(group.watchdog_thread),
+      group_(std::make_shared<WatchedGroup>(group, std::move(backend))) {
+  thread_->add(group_);
+}
+
+Watchdog::~Watchdog() {
+  thread_->remove(group_);
 }
 
 } // namespace ddp::detail

@@ -20,6 +20,7 @@ struct LaunchEnvironment;
 namespace detail {
 
 class Watchdog;
+class WatchdogThread;
 
 struct ProcessGroupImpl {
   ProcessGroupImpl();
@@ -101,8 +102,10 @@ struct ProcessGroupImpl {
   std::atomic<bool> abandoned{false};
   /// Held while a collective is launched, so that no abort frees what it uses.
   std::recursive_mutex launching;
+  /// Looks at this group and at all that are made of it.
+  std::shared_ptr<WatchdogThread> watchdog_thread;
   /// Where collectives run on a GPU. Last: it reads the others.
-  std::unique_ptr<Watchdog> watch;
+  std::unique_ptr<Watchdog> watchdog;
 };
 
 /// How many groups this process has formed that come of no other one.

@@ -31,7 +31,7 @@ std::string reason_of_end(
 std::string own_remedy();
 
 /// Which ranks wait in which call while this one waits for collective `number`,
-/// and what to do; the group has a board.
+/// and what to do; the group has a failure store.
 std::string all_ranks(const ProcessGroupImpl& group, int64_t number);
 
 /// Says what this rank waits for, unless another has told of its own wait,

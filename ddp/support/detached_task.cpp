@@ -1,5 +1,7 @@
 #include <ddp/support/detached_task.h>
 
+#include <c10/util/thread_name.h>
+
 #include <pthread.h>
 
 #include <condition_variable>
@@ -32,6 +34,7 @@ IdleThreads& idle_threads() {
 }
 
 void run_tasks(std::function<void()> task) {
+  c10::setThreadName("ddp_detached"); // not that of who started it
   auto& idle = idle_threads();
   IdleThread own;
   while (true) {
