@@ -2,6 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
+#include <ddp/reducer/buckets/conflicts.h>
 #include <ddp/reducer/observers/step_in_backward.h>
 
 #include <ATen/ATen.h>
@@ -141,7 +142,10 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   }
   const detail::heartbeat::Activity activity("GradScaler::unscale_");
   check_started("unscale_()");
-  detail::check_not_stepped_in_backward(optimizer, "GradScaler");
+  detail::check_no_conflict(
+      detail::Feature::kGradScaler,
+      detail::Feature::kStepInBackward,
+      detail::is_stepped_in_backward(optimizer));
   auto& state = optimizers_[&optimizer];
   DDP_CHECK(
       state.stage != Stage::kUnscaled,

@@ -1,6 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ddp/internal/check.h>
+#include <ddp/reducer/buckets/conflicts.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -40,10 +41,10 @@ void add_norms(
 std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
   DDP_CHECK(
       !reducer.backward.is_open(), "clip_grad_norm: a backward is running");
-  DDP_CHECK(
-      !reducer.observers.step_in_backward.optimizer(),
-      "clip_grad_norm: step_in_backward has stepped before gradients can be "
-      "clipped: leave one of the two out");
+  detail::check_no_conflict(
+      detail::Feature::kClipGradNorm,
+      detail::Feature::kStepInBackward,
+      reducer.observers.step_in_backward.optimizer() != nullptr);
   std::vector<at::Tensor> runs;
   for (const auto& bucket : reducer.buckets.all()) {
     int64_t begin = 0;

@@ -5,6 +5,7 @@
 
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/bucket_layout.h>
+#include <ddp/reducer/buckets/conflicts.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -196,10 +197,10 @@ void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
 }
 
 Joinable& ReducerImpl::joinable() {
-  DDP_CHECK_VALUE(
-      !options.skip_all_reduce_unused_params(),
-      "join: with skip_all_reduce_unused_params all ranks must use the same "
-      "parameters, and a rank without inputs uses none");
+  detail::check_no_conflict(
+      detail::Feature::kJoin,
+      detail::Feature::kSkipUnused,
+      options.skip_all_reduce_unused_params());
   return participation;
 }
 

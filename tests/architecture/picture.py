@@ -12,7 +12,6 @@ import layers
 ROW, LEFT, NAME, RIGHT = 20, 10, 190, 330
 COLORS = {"common": "#8c6d1f", "ddp": "#1f5f8c", "samplers": "#2b7a3f",
           "checkpoint": "#8c2f5a", "launcher": "#5a4a8c"}
-BEGIN, END = "<!-- layers -->", "<!-- end of layers -->"
 
 
 def arrows(tree):
@@ -55,14 +54,31 @@ def picture(tree, rows):
     yield "</svg>"
 
 
+def core_table(root):
+    """The files that each backward runs through, with their lines."""
+    yield "| file of the core | lines |"
+    yield "|---|---|"
+    counts = {name: len((root / name).read_text().splitlines())
+              for name in layers.CORE}
+    for name, count in counts.items():
+        yield f"| `{name}` | {count} |"
+    yield f"| all, at most {layers.MAX_CORE_LINES} | {sum(counts.values())} |"
+
+
+def with_table(text, name, lines):
+    """The page, with the lines between the comments of that name."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(begin)
+    return before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     rows = layers.read_layers()
     svg = "\n".join(picture(layers.Tree(root, rows), rows)) + "\n"
     page = root / "docs/architecture.md"
-    before, _, rest = page.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    text = (before + BEGIN + "\n" + "\n".join(layers.table()) + "\n" + END + after)
+    text = with_table(page.read_text(), "layers", layers.table())
+    text = with_table(text, "core", core_table(root))
     drawing = root / "docs/layers.svg"
     if "--write" in sys.argv:
         drawing.write_text(svg)
@@ -71,7 +87,7 @@ def main():
     same = (drawing.exists() and drawing.read_text() == svg
             and page.read_text() == text)
     if not same:
-        print("docs/layers.svg or the table in docs/architecture.md is older than "
+        print("docs/layers.svg or a table in docs/architecture.md is older than "
               "the tree: run tests/architecture/picture.py . --write")
     return not same
 

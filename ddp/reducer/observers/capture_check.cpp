@@ -2,8 +2,10 @@
 
 #include <ddp/backends/nccl.h>
 #include <ddp/internal/check.h>
+#include <ddp/reducer/buckets/conflicts.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ddp::detail {
 
@@ -26,13 +28,14 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       reduction.step,
       settles_after,
       settles_after);
-  DDP_CHECK(
-      !checks_steps_ && !step_in_backward_.optimizer() && !reduction.joined,
-      "capturing a CUDA graph: check_finite, check_divergence_every, join and "
-      "step_in_backward need the host in each step; leave them off");
-  DDP_CHECK(
-      !sparse_.any_trainable(),
-      "capturing a CUDA graph: sparse gradients need the host in each step");
+  for (const auto [other, in_use] :
+       {std::pair(Feature::kStepChecks, checks_steps_),
+        std::pair(
+            Feature::kStepInBackward, step_in_backward_.optimizer() != nullptr),
+        std::pair(Feature::kJoin, reduction.joined),
+        std::pair(Feature::kSparseGradients, sparse_.any_trainable())}) {
+    check_no_conflict(Feature::kCapture, other, in_use);
+  }
 }
 
 void CaptureCheck::on_computed(const Reduction& reduction) {

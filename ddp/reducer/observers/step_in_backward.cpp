@@ -108,15 +108,9 @@ void StepInBackward::on_grads_populated() {
   }
 }
 
-void check_not_stepped_in_backward(
-    const torch::optim::Optimizer& optimizer,
-    const char* operation) {
+bool is_stepped_in_backward(const torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex);
-  DDP_CHECK(
-      stepped_optimizers.count(&optimizer) == 0,
-      "{}: Reducer::step_in_backward has this optimizer step at the end of "
-      "backward, before gradients can be looked at: leave one of the two out",
-      operation);
+  return stepped_optimizers.count(&optimizer) > 0;
 }
 
 } // namespace ddp::detail

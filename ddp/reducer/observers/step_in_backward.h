@@ -51,10 +51,7 @@ class StepInBackward final : public ReductionObserver {
   bool steps_buckets_ = false;
 };
 
-/// Throws `c10::Error` where a Reducer steps this optimizer in backward:
-/// `operation` would come too late.
-void check_not_stepped_in_backward(
-    const torch::optim::Optimizer& optimizer,
-    const char* operation);
+/// Whether a Reducer has this optimizer step in backward.
+bool is_stepped_in_backward(const torch::optim::Optimizer& optimizer);
 
 } // namespace ddp::detail

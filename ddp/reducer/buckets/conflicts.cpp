@@ -1,0 +1,61 @@
+#include <ddp/reducer/buckets/conflicts.h>
+
+#include <ddp/internal/check.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace ddp::detail {
+namespace {
+
+struct Conflict {
+  Feature wanted;
+  Feature other;
+  const char* text;
+};
+
+// Each pair that cannot meet.
+constexpr Conflict kConflicts[] = {
+    {Feature::kCapture,
+     Feature::kStepChecks,
+     "capturing a CUDA graph: check_finite and check_divergence_every need the "
+     "host in each step: leave them off"},
+    {Feature::kCapture,
+     Feature::kJoin,
+     "capturing a CUDA graph: join needs the host in each step: leave one of "
+     "the two out"},
+    {Feature::kCapture,
+     Feature::kStepInBackward,
+     "capturing a CUDA graph: step_in_backward needs the host in each step: "
+     "leave one of the two out"},
+    {Feature::kCapture,
+     Feature::kSparseGradients,
+     "capturing a CUDA graph: sparse gradients need the host in each step: use "
+     "dense ones, or do not capture"},
+    {Feature::kClipGradNorm,
+     Feature::kStepInBackward,
+     "clip_grad_norm: step_in_backward has stepped before gradients can be "
+     "clipped: leave one of the two out"},
+    {Feature::kGradScaler,
+     Feature::kStepInBackward,
+     "GradScaler: step_in_backward has this optimizer step at the end of "
+     "backward, before gradients can be looked at: leave one of the two out"},
+    {Feature::kJoin,
+     Feature::kSkipUnused,
+     "join: with skip_all_reduce_unused_params all ranks must use the same "
+     "parameters, and a rank without inputs uses none: leave one of the two "
+     "out"},
+};
+
+} // namespace
+
+void check_no_conflict(Feature wanted, Feature other, bool in_use) {
+  const auto* const conflict = std::find_if(
+      std::begin(kConflicts), std::end(kConflicts), [&](const Conflict& each) {
+        return each.wanted == wanted && each.other == other;
+      });
+  TORCH_INTERNAL_ASSERT(conflict != std::end(kConflicts));
+  DDP_CHECK_VALUE(!in_use, conflict->text);
+}
+
+} // namespace ddp::detail
