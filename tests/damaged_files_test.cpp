@@ -122,7 +122,7 @@ FOLDER_TEST("A file has more records than 16 bits count") {
   }
 }
 
-// The checksums made to fit, so that the damage is the pickle's to status.
+// The checksums made to fit, so that the damage is the pickle's to notice.
 TEST_CASE("Damaged pickles crash nothing") {
   const auto pickle = "}q\x00("s + unicode("w") +
       tensor_of(kZero, kFour, kOne) + unicode("b") +

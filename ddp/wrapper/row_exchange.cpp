@@ -22,7 +22,7 @@ using Counts = std::vector<int64_t>; // of rows, by rank
 /// Returns the contents of all ranks, by rank. Throws the same words on all:
 /// `c10::ValueError` where the calls differ or ranks made a mistake, otherwise
 /// `c10::Error` where ranks failed. Collective.
-std::vector<std::string> exchange_notices(
+std::vector<std::string> exchange_statuses(
     const RankStatus& status,
     const ProcessGroup& group) {
   const auto said = !status.mistake.empty() ? 'm' + status.mistake
@@ -229,7 +229,7 @@ at::Tensor scatter_rows(
   if (is_root && status.mistake.empty()) {
     rows = make_ready(input, group.device(), "input", status);
   }
-  const auto form = form_from_text(exchange_notices(status, group)[root]);
+  const auto form = form_from_text(exchange_statuses(status, group)[root]);
   if (group.size() == 1) {
     return rows;
   }
@@ -266,7 +266,7 @@ at::Tensor gather_rows(
   if (share.defined() && status.mistake.empty()) {
     rows = make_ready(share, group.device(), noun, status);
   }
-  const auto texts = exchange_notices(status, group);
+  const auto texts = exchange_statuses(status, group);
   const auto [form, counts] = join(texts, noun, status.call);
   if (group.size() == 1 || form.sizes.empty()) {
     return rows;

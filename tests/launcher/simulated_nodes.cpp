@@ -338,7 +338,7 @@ void SimulatedNodes::step(int index) {
 }
 
 // At most one plan has all of its nodes running. A node that was suspended
-// needs some time to status.
+// needs some time to notice.
 void SimulatedNodes::check() {
   std::set<std::tuple<int, int, std::string>> running;
   for (const Node& each : nodes_) {

@@ -49,7 +49,7 @@ def lost_node(nodes):
 
 @on_hosts(4, "--nnodes=2:4" + QUICK)
 def cut_cable(nodes):
-    """Both sides status; the smaller one stops, the other goes on."""
+    """Both sides notice; the smaller one stops, the other goes on."""
     nodes.start_all(range(4))
     nodes.hosts.cut(3)
     start = time.monotonic()

@@ -29,7 +29,7 @@ template <typename Real>
     const Real* __restrict from,
     int64_t count,
     Real scale) {
-  constexpr int64_t kBlock = 32; // several vectors to a turn
+  constexpr int64_t kBlock = 64; // several vectors to a turn
   int64_t i = 0;
   for (; i + kBlock <= count; i += kBlock) {
     for (int64_t j = 0; j < kBlock; ++j) {
