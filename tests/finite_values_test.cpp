@@ -144,7 +144,9 @@ RANKS_TEST("check_finite names the rank and the parameter, on all ranks") {
     }
     REQUIRE_THROWS_WITH(
         net->forward(input, true).sum().backward(),
-        Has("the gradients are not finite on rank 1", "stem.weight"));
+        Has("the gradients are not finite on rank 1",
+            "a smaller learning rate",
+            "stem.weight"));
   }
 }
 

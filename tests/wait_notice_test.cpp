@@ -235,6 +235,23 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
 }
 
 RANKS_TEST(
+    "a net with buffers has the same remedies when a rank has left",
+    3,
+    ProcessGroupOptions().backend("shm")) {
+  torch::nn::Sequential net(torch::nn::Linear(2, 3), torch::nn::BatchNorm1d(3));
+  Reducer reducer(net, group);
+  const auto backward = [&] {
+    net->forward(torch::rand({3, 2})).sum().backward();
+  };
+  backward();
+  if (group.rank() < 2) {
+    const auto error = error_of(backward);
+    REQUIRE_THAT(error, Has("Have all ranks equally many batches"));
+    REQUIRE_THAT(error, !Has("broadcast_async of"));
+  }
+}
+
+RANKS_TEST(
     "ranks in the backwards of different Reducers are told whose",
     3,
     kSoon) {

@@ -16,6 +16,12 @@ using detail::name_ranks;
 using detail::split_lines;
 using detail::throw_differences;
 
+// What a Reducer calls them.
+constexpr const char* kGradients = "gradients";
+constexpr const char* kRemedy =
+    " (look at its batch and loss; a smaller learning rate, clip_grad_norm or, "
+    "in half precision, a GradScaler keeps gradients finite):";
+
 std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
   std::vector<std::string> findings;
   for (size_t i = 0; i < tensors.tensors.size(); ++i) {
@@ -71,7 +77,12 @@ std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
     count -= static_cast<int64_t>(of.size());
   }
   throw_differences(
-      c10::str("the ", what, " are not finite on ", name_ranks(ranks), ":"),
+      c10::str(
+          "the ",
+          what,
+          " are not finite on ",
+          name_ranks(ranks),
+          what == kGradients ? kRemedy : ":"),
       texts_of_lines,
       count);
 }

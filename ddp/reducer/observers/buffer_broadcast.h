@@ -20,6 +20,7 @@ class BufferBroadcast final : public ReductionObserver {
   }
 
   void on_all_launched(const Reduction& reduction) override {
+    const heartbeat::Activity activity(kBufferBroadcast);
     broadcast_.start(tensors(), group_, reduction.root);
   }
   void on_grads_populated() override {
