@@ -6,7 +6,7 @@ namespace ddp::detail {
 
 class SnapshotMemory;
 
-/// Throws `c10::ValueError` where the extension is none of those above.
+/// Throws `c10::ValueError` if the extension is none of those above.
 void check_extension(const std::string& path);
 
 /// Does all of `write_checkpoint_file` that depends on the value, and returns

@@ -29,7 +29,7 @@ void warn_of_other_calls(const std::string& call, const ProcessGroup& group);
 /// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
 /// the same parameters in these modules, or if these optimizers are of another
 /// type or learning rate. No call after a warning of parameters looks again.
-/// Parameters that no Reducer manages or managed may be each rank's own, unless
+/// Parameters that never had a Reducer may be each rank's own, unless
 /// the group never had a Reducer and the module was trained.
 /// Collective.
 void check_replicas(

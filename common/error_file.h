@@ -7,7 +7,7 @@
 namespace ddp {
 
 /// What a rank wrote into the file that TORCHELASTIC_ERROR_FILE names: ddp for
-/// exceptions that nobody caught and for crashes, Python's
+/// exceptions that no one caught and for crashes, Python's
 /// `torch.distributed.elastic` for exceptions of functions under `record`.
 struct ErrorFile {
   std::string message;
@@ -23,9 +23,9 @@ struct ErrorFile {
   std::string activity;
 };
 
-/// Reads an error file; none where it is not there, larger than 1 MiB, or not
-/// in that form. Frames of `program` are named (see symbols.h), and C++ names
-/// in the stack demangled.
+/// Reads an error file; none if it is not there, larger than 1 MiB, or not in
+/// that form. Frames of `program` are named (see symbols.h), and C++ names in
+/// the stack demangled.
 std::optional<ErrorFile> read_error_file(
     const std::string& path,
     const std::string& program = "");

@@ -53,8 +53,8 @@ FileDescriptor open_process(pid_t pid);
 /// and errno where it is -1.
 int check_call(int result, const char* what);
 
-/// Writes all of `text`, waiting where the descriptor takes no more, also where
-/// somebody made it non-blocking; each time for as long as that (-1: for ever).
+/// Writes all of `text`, waiting where the descriptor takes no more, also if
+/// someone made it non-blocking; each time for as long as that (-1: for ever).
 /// Returns 0 or the errno that stopped it.
 int write_all(int fd, std::string_view text, int timeout_milliseconds = -1);
 

@@ -20,7 +20,7 @@ inline std::string numeric_address(const sockaddr* address) {
 }
 
 /// The address by which this host reaches a numeric one, and so is reached from
-/// there; empty where there is none. Asks the routing table, and sends nothing.
+/// there; empty if there is none. Asks the routing table, and sends nothing.
 inline std::string address_towards(const std::string& address) {
   constexpr int kAnyPort = 9;
   int error = 0;

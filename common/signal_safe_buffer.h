@@ -6,7 +6,7 @@
 
 namespace ddp::detail {
 
-/// Puts a text together in memory that somebody else has, for signal handlers
+/// Puts a text together in memory that someone else has, for signal handlers
 /// and for code that may not allocate. What does not fit is left away.
 class SignalSafeBuffer {
  public:

@@ -17,10 +17,10 @@ struct Job {
   std::string program; // the file that is executed
   std::string store_program;
   JobEnvironment environment;
-  /// Of each rank of this node; empty where none is bound.
+  /// Of each rank of this node; empty if none is bound.
   std::vector<RankPlace> places;
   /// Where ranks leave their errors and logs, below it a folder for each
-  /// attempt and local rank; empty where there is none.
+  /// attempt and local rank; empty if there is none.
   std::string folder;
   /// The same where it is to be removed in the end; else empty.
   std::string private_folder;

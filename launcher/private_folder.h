@@ -7,12 +7,12 @@ namespace ddp {
 /// TMPDIR where that is an absolute path, else /tmp.
 std::string temporary_folder();
 
-/// Makes a folder of this job's own, which nobody else may enter (0700), in
-/// the temporary folder. Empty where that cannot be: ranks then have nowhere to
-/// leave their errors, which is no reason not to run.
+/// Makes a folder of this job's own, which no one else may enter (0700), in the
+/// temporary folder. Empty if that cannot be: ranks then have nowhere to leave
+/// their errors, which is not a reason not to run.
 std::string make_private_folder();
 
-/// <folder>/attempt_N; empty where there is no folder.
+/// <folder>/attempt_N; empty if there is no folder.
 std::string attempt_folder(const std::string& folder, int attempt);
 
 /// Removes it and all in it; nothing for an empty name.

@@ -23,7 +23,7 @@ SocketAddress local_address(int socket);
 /// loopback one where it listens on all.
 SocketAddress own_address(int listener);
 
-/// A TCP socket that listens already, so that nobody else can take its port
+/// A TCP socket that listens already, so that no one else can take its port
 /// between the moment it is chosen and the moment it is used.
 struct Listener {
   FileDescriptor socket;
@@ -34,8 +34,7 @@ struct Listener {
 /// Throws LaunchError naming the address.
 Listener listen_on(const std::string& host, int port);
 
-/// The same at a numeric address; none where that cannot be, and errno says
-/// why.
+/// The same at a numeric address; none if that cannot be, and errno says why.
 std::optional<Listener> try_listen_on(const std::string& address, int port);
 
 /// The two ends of a connection.

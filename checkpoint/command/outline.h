@@ -9,7 +9,7 @@ namespace ddp::command {
 /// What a checkpoint says of itself.
 struct Outline {
   bool is_safetensors = false;
-  /// What wrote it, such as "ddp"; empty where that is not known.
+  /// What wrote it, such as "ddp"; empty if that is not known.
   std::string writer;
   /// Of every byte, in a safetensors file.
   bool has_digests = false;

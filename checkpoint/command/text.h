@@ -22,7 +22,7 @@ std::string dtype_text(const at::Tensor& tensor);
 /// a terminal, with these written as \u001b.
 std::string printable(const std::string& text);
 
-/// A leaf's name to be shown, also where the file is that leaf alone.
+/// A leaf's name to be shown, also if the file is that leaf alone.
 std::string name_text(const std::string& name);
 
 /// A leaf that is no tensor, in at most `width` columns.

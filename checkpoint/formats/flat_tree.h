@@ -11,7 +11,7 @@ constexpr const char* kTreeKey = "ddp.tree";
 struct FlatTree {
   /// Named by their places, such as "optimizer.state.0.exp_avg".
   StateDict tensors;
-  /// JSON; empty where the value is a dict of tensors by those names.
+  /// JSON; empty if the value is a dict of tensors by those names.
   std::string structure;
 };
 
@@ -19,7 +19,7 @@ struct FlatTree {
 /// something is that no file can have.
 FlatTree flatten(const c10::IValue& value);
 
-/// The value again. Throws `c10::Error` where the text is none of `flatten`, or
+/// The value again. Throws `c10::Error` if the text is none of `flatten`, or
 /// the tensors are not its.
 c10::IValue unflatten(const std::string& structure, const StateDict& tensors);
 

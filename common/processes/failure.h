@@ -29,8 +29,8 @@ struct RankEnd {
 };
 
 /// The index of the rank whose failure was the first and not another's
-/// consequence; none where no rank failed. A rank that was being stopped counts
-/// if it had written an error before that.
+/// consequence; none if no rank failed. A rank that was being stopped counts if
+/// it had written an error before that.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
 /// Whether it ended with code 0 before it was asked to end.

@@ -38,13 +38,13 @@ class Supervisor {
   /// was the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
   /// The launcher was sent a signal that ends the job: the first is passed on,
-  /// the second kills. Noted also where no rank lives any more.
+  /// the second kills. Noted also if no rank lives any more.
   Signals asked_to_end(int signal, Time now);
   /// Another node's ranks are being stopped, and so are these.
   Signals stop_with_others(Time now);
   /// The ranks make no progress: they are made to say where they are.
   Signals hang(Time now);
-  /// The attempt cannot go on.
+  /// The attempt cannot continue.
   Signals kill_all(StopReason reason);
   /// The time of deadline() has come.
   Signals deadline_passed(Time now);

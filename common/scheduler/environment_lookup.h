@@ -6,7 +6,7 @@
 
 namespace ddp {
 
-/// The value of an environment variable; none where it is unset.
+/// The value of an environment variable; none if it is unset.
 using EnvironmentLookup =
     std::function<std::optional<std::string>(const char* name)>;
 

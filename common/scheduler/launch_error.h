@@ -17,8 +17,8 @@ constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;
 constexpr int kExitSignalBase = 128;
 
-/// A reason not to start, or not to go on with, the job: one line for the user
-/// and the code that ddprun exits with.
+/// A reason not to start, or not to continue with, the job: one line for the
+/// user and the code that ddprun exits with.
 class LaunchError : public std::runtime_error {
  public:
   LaunchError(int exit_code, const std::string& message)

@@ -12,7 +12,7 @@ struct LauncherNames {
   /// Set only in processes that the launcher really started, where `rank`
   /// alone does not prove that.
   const char* proof = nullptr;
-  // Null where it does not say.
+  // Null if it does not say.
   const char* local_size = nullptr;
   const char* nodes = nullptr;
 };

@@ -25,7 +25,7 @@ struct JobEnvironment {
   int max_restarts = 0;
   /// Of a job of several nodes: its log's name and the plan's number.
   std::string epoch;
-  /// Whether somebody watches ddprun's output at a terminal.
+  /// Whether someone watches ddprun's output at a terminal.
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.
   int omp_threads = 0;
@@ -63,7 +63,7 @@ std::vector<std::string> worker_environment(
     const char* const* inherited);
 
 /// A fair share of `cpus` for each rank where several share them and the user
-/// has not set OMP_NUM_THREADS (`omp_setting`, null where unset); else 0.
+/// has not set OMP_NUM_THREADS (`omp_setting`, null if unset); else 0.
 int omp_threads_per_rank(int ranks, int cpus, const char* omp_setting);
 
 } // namespace ddp

@@ -19,7 +19,7 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 /// "n[001-002],m1".
 std::vector<std::string> slurm_hosts(const std::string& list, size_t most);
 
-/// The first of them; empty where there is none.
+/// The first of them; empty if there is none.
 std::string first_slurm_host(const std::string& list);
 
 /// The first of a few ports (`kSlurmPorts`) that follow from the numbers of job

@@ -8,7 +8,7 @@ namespace ddp::backends::hierarchical {
 
 /// The backends that a rank's hierarchical backend consists of.
 struct SubBackends {
-  /// The ranks of this host, in their order; null where this one is alone.
+  /// The ranks of this host, in their order; null if this one is alone.
   c10::intrusive_ptr<c10d::Backend> intra_node;
   /// The first rank of each host, in the order of `Placement`; null on the
   /// other ranks, and where there is one host only.

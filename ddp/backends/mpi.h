@@ -23,7 +23,7 @@ class Communicator {
   virtual int size() const = 0;
 
   /// The ranks that pass the same `color` (from 0 on), ordered by `key` and
-  /// then by rank; null where `color` is -1. Collective.
+  /// then by rank; null if `color` is -1. Collective.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 
   /// Rank 0's text. Collective.
@@ -44,17 +44,17 @@ struct Library {
   /// ddp's version that it belongs to.
   const char* version;
 
-  /// Whether somebody has initialised MPI in this process, and nobody ended it.
+  /// Whether someone has initialised MPI in this process, and no one ended it.
   bool (*initialized)();
 
-  /// A duplicate of MPI_COMM_WORLD. Initialises MPI where nobody has, and then
+  /// A duplicate of MPI_COMM_WORLD. Initialises MPI where no one has, and then
   /// ends it with the process. Collective: it and what is done with the
   /// communicator throw `c10::DistBackendError` where not all ranks come within
   /// `timeout`.
   std::shared_ptr<Communicator> (*world)(std::chrono::milliseconds timeout);
 
   /// A duplicate of the program's own `MPI_Comm`, which lies at `handle` and
-  /// has `size` bytes there. Throws `c10::ValueError` where that is not how the
+  /// has `size` bytes there. Throws `c10::ValueError` if that is not how the
   /// MPI that this was built with keeps them. Collective, as `world`.
   std::shared_ptr<Communicator> (*adopt)(
       const void* handle,
@@ -63,7 +63,7 @@ struct Library {
 };
 
 /// Loads libddp_mpi, from beside ddp's own library or from where the loader
-/// looks, once. Throws `c10::Error` where it cannot be loaded or is of another
+/// looks, once. Throws `c10::Error` if it cannot be loaded or is of another
 /// version.
 const Library& library();
 

@@ -15,7 +15,7 @@ struct UsableGpus {
   /// Bus address of each, in CUDA's order: two processes that name the same
   /// one share it, whatever index they know it by.
   std::vector<std::string> bus_addresses;
-  /// Why there are none, if so; empty where the host has none.
+  /// Why there are none, if so; empty if the host has none.
   std::string note;
 };
 
@@ -24,10 +24,9 @@ UsableGpus usable_gpus();
 /// LibTorch's ProcessGroupNCCL, on streams of high priority;
 /// `eagerConnectSingleDevice` connects it for tensors on `device`. A tensor on
 /// another GPU, of a model on several, connects it for that one too, within its
-/// first collective. An error or a timeout of a
-/// collective does not end the process, as it does by default: `getError` tells
-/// of it, and somebody has to look. Throws `c10::Error` where `available()` is
-/// false.
+/// first collective. An error or a timeout of a collective does not end the
+/// process, as it does by default: `getError` tells of it, and someone has to
+/// look. Throws `c10::Error` if `available()` is false.
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device);

@@ -17,11 +17,11 @@ namespace ddp::detail {
 /// Ranks must start a group's collectives in the same order. On the CPU they
 /// cannot from the callbacks of futures, which come in any order and on threads
 /// that other collectives may need. So reductions run on a thread of their own,
-/// one after another, over connections of their own, while backward goes on. On
-/// a GPU collectives are only queued, and a reduction is queued at once, on a
-/// stream from the pool. Backward waits where there is neither: over MPI, which
-/// may not allow another thread, and over a group that was handed to us and
-/// cannot be connected anew.
+/// one after another, over connections of their own, while backward continues.
+/// On a GPU collectives are only queued, and a reduction is queued at once, on
+/// a stream from the pool. Backward waits where there is neither: over MPI,
+/// which may not allow another thread, and over a group that was handed to us
+/// and cannot be connected anew.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;

@@ -39,7 +39,7 @@ class CollectiveFingerprint {
   auto ask(Request request) const;
   std::string key(int64_t sequence, int64_t rank) const;
   std::vector<std::string> keys(int64_t sequence) const;
-  /// Returns false where the store is gone.
+  /// Returns false if the store is gone.
   bool wait_for_all(int64_t sequence, const Call& call, uint64_t number);
   void look_for_failure(int64_t sequence, uint64_t number) const;
   [[noreturn]] void give_up(const std::string& reason, uint64_t number) const;

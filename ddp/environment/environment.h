@@ -9,7 +9,7 @@ namespace ddp {
 /// What the program, its launcher and the environment say about this process's
 /// place in the job. `world_size == 1` is a process on its own.
 struct LaunchEnvironment {
-  /// Who said it, for messages; empty where nobody did.
+  /// Who said it, for messages; empty if no one did.
   std::string source;
   /// What they may not have meant, to be said; mostly empty.
   std::string note;
@@ -17,8 +17,8 @@ struct LaunchEnvironment {
   int64_t world_size = 1;
   /// Place among the processes of this host, where the launcher told.
   std::optional<int64_t> local_rank;
-  /// Where the ranks meet. Empty and 0 for a process on its own, and where
-  /// nobody told: then rank 0 has to choose a place and tell the others.
+  /// Where the ranks meet. Empty and 0 for a process on its own, and where no
+  /// one told: then rank 0 has to choose a place and tell the others.
   std::string master_addr;
   int64_t master_port = 0;
   /// Rank 0 listens at the first free one of so many ports from `master_port`
@@ -49,7 +49,7 @@ struct PmixJob {
   std::optional<int64_t> local_size;
 };
 
-/// Asks this process's PMIx server; none where there is none to ask.
+/// Asks this process's PMIx server; none if there is none to ask.
 using PmixQuery = std::function<std::optional<PmixJob>()>;
 
 /// Combines `options`, which win, with the variables that a launcher set.
@@ -70,7 +70,7 @@ LaunchEnvironment read_launch_environment(
 
 /// Fills what `options` leaves open from DDP_BACKEND, DDP_DEVICE, DDP_TIMEOUT,
 /// DDP_WAIT_NOTICE, DDP_CHECK_REPLICAS, DDP_INTERFACE and DDP_SHARE_GPUS.
-/// Throws `c10::ValueError` where one of them cannot be read.
+/// Throws `c10::ValueError` if one of them cannot be read.
 ProcessGroupOptions complete_options(
     ProcessGroupOptions options,
     const EnvironmentLookup& lookup = process_environment());

@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// The value of an integer variable. Throws `c10::ValueError` where it is
-/// anything else than an integer from `min` to `max`.
+/// The value of an integer variable. Throws `c10::ValueError` if it is anything
+/// else than an integer from `min` to `max`.
 std::optional<int64_t> integer_variable(
     const EnvironmentLookup& lookup,
     const char* name,

@@ -28,7 +28,7 @@ struct LaunchSource {
 };
 
 /// Finds it in the order that `read_launch_environment` documents, and throws
-/// as that does; none for a process that nobody launched.
+/// as that does; none for a process that no one launched.
 std::optional<LaunchSource> find_launch_source(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,

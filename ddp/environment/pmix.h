@@ -5,7 +5,7 @@
 namespace ddp::detail {
 
 /// Asks the PMIx server that started this process (mpirun, prterun, srun with
-/// --mpi=pmix) for its job; none where there is no server or no libpmix.so.2,
+/// --mpi=pmix) for its job; none if there is no server or no libpmix.so.2,
 /// which is loaded for this.
 ///
 /// The connection lasts until the process exits: with Open MPI 4.1 a process
@@ -17,8 +17,8 @@ std::optional<PmixJob> pmix_job();
 std::string pmix_unavailable();
 
 /// Returns the text of rank 0 on every rank. Collective over the whole job.
-/// Throws `c10::DistNetworkError` where not all have come within `timeout`, or
-/// the server fails.
+/// Throws `c10::DistNetworkError` if not all have come within `timeout`, or the
+/// server fails.
 std::string pmix_broadcast(
     const std::string& text,
     std::chrono::milliseconds timeout);

@@ -14,7 +14,7 @@ enum class DebugLevel {
   kDetail
 };
 
-/// Throws `c10::ValueError` where DDP_DEBUG is none of "off", "info", "detail".
+/// Throws `c10::ValueError` if DDP_DEBUG is none of "off", "info", "detail".
 DebugLevel debug_level(const EnvironmentLookup& lookup = process_environment());
 
 } // namespace ddp::debug

@@ -7,8 +7,8 @@ struct ElasticPage;
 }
 
 /// The pauses in which ddprun changes the group of a rank of `ddp::elastic`
-/// (see ElasticPage). Where there is no ddprun, or a job of one node, nobody
-/// asks for any. All functions are for any thread.
+/// (see ElasticPage). If there is no ddprun, or a job of one node, no one asks
+/// for any. All functions are for any thread.
 namespace ddp::detail::elastic_pause {
 
 /// Takes ddprun's memory; null for none.

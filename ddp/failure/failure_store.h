@@ -65,8 +65,9 @@ struct WaitStatus {
 /// is reported and nothing found.
 class FailureStore {
  public:
-  /// Null where the store cannot serve. `hosts_store`: the store ends with this
-  /// process, which then gives the others up to 5 s to read before it goes on.
+  /// Null if the store cannot serve. `hosts_store`: the store ends with this
+  /// process, which then gives the others up to 5 s to read before it
+  /// continues.
   static std::shared_ptr<FailureStore> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
@@ -117,8 +118,8 @@ class FailureStore {
   /// the store does not answer.
   std::vector<WaitStatus> wait_status(const std::string& scope, int64_t number);
 
-  /// Whether no wait that goes on was told of. Then this one is, and until its
-  /// end no other.
+  /// Whether no wait that continues was told of. Then this one is, and until
+  /// its end no other.
   bool may_report_wait(const WaitState& state);
 
  private:

@@ -18,7 +18,7 @@ enum class State { kChecking, kStarted, kCompleted, kFailed };
 /// "ddp-debug" in the working directory; what an earlier job left there under
 /// this name is removed. From now on SIGUSR1 writes one, and SIGTERM before it
 /// ends the process, by which launchers stop the ranks of a job that has
-/// failed; not where somebody else handles the signal.
+/// failed; not where someone else handles the signal.
 void enable(int64_t rank, int64_t size);
 
 /// Whose call it is, as its group knows it.
@@ -42,8 +42,8 @@ void is_now(uint64_t number, State state) noexcept;
 void dump(const char* reason) noexcept;
 
 /// The same where an operation has failed, which then stays the record's reason
-/// also where the process crashes of it. For the end of the error's message:
-/// where the file is, or nothing.
+/// also if the process crashes of it. For the end of the error's message: where
+/// the file is, or nothing.
 std::string dump_for(const std::string& error);
 
 /// The same of a call that has failed, which is marked so.

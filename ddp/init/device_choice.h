@@ -25,7 +25,7 @@ struct DeviceChoice {
   c10::Device device = c10::Device(c10::kCPU);
   /// "gloo", "nccl", "mpi", "shm" or "hierarchical".
   std::string backend = "gloo";
-  /// Why the CPU was taken, in one line, where nobody asked for it.
+  /// Why the CPU was taken, in one line, where no one asked for it.
   std::string note;
 };
 
@@ -33,7 +33,7 @@ struct DeviceChoice {
 /// same kind: the GPUs if the program wants or allows them and each rank can
 /// have one of its own, else the CPU (see `cpu_backend`). `options` must be
 /// complete (see `complete_options`) and equal on all ranks but for the index
-/// of a device, which `members` tells. Throws `c10::ValueError` where a GPU was
+/// of a device, which `members` tells. Throws `c10::ValueError` if a GPU was
 /// asked for that is not there, or shared memory that there cannot be, and
 /// where two ranks would use one that may not be shared.
 DeviceChoice choose_device(

@@ -9,8 +9,8 @@ namespace ddp::detail {
 void publish_address(const ProcessGroupImpl& group);
 
 /// For ranks that could not connect in time: names up to three ranks whose
-/// hosts do not answer this one. Empty where all answer, or where the store
-/// does not. Takes a few seconds at most.
+/// hosts do not answer this one. Empty if all answer, or where the store does
+/// not. Takes a few seconds at most.
 std::string unreachable_hosts(const ProcessGroupImpl& group);
 
 } // namespace ddp::detail

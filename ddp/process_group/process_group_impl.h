@@ -54,7 +54,7 @@ struct ProcessGroupImpl {
   /// Whether it was constructed by no other group or meeting of ranks.
   bool by_default = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// A wait of this long is told about.
+  /// A wait of this long is reported.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
   /// The address of this host that the other ranks can reach; empty for a
   /// group that was handed to us, which we cannot connect a second time.
@@ -76,7 +76,7 @@ struct ProcessGroupImpl {
   bool is_split = false;
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
-  /// Numbers the comparisons that nobody waits for, by what is compared.
+  /// Numbers the comparisons that no one waits for, by what is compared.
   std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
@@ -85,8 +85,8 @@ struct ProcessGroupImpl {
   int replica_checks = 3;
   /// Whether a `Join` lives on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
-  /// Where ranks that fail say so; null where there is nobody to tell or no
-  /// store to do it by. Duplicates share it.
+  /// Where ranks that fail say so; null if there is no one to tell or no store
+  /// to do it by. Duplicates share it.
   std::shared_ptr<FailureStore> failure_store;
   /// This group's name there.
   std::string scope;
@@ -145,9 +145,9 @@ void meet_over_mpi(
 /// when all of them are connected. Collective.
 void connect(ProcessGroupImpl& impl);
 
-/// Ends the connections of `impl`. Where a collective may be under way for
-/// good, the backend, which would wait for it, ends on a thread of its own and
-/// this takes no time; NCCL completes what is under way, or aborts it where the
+/// Ends the connections of `impl`. If a collective may be under way for good,
+/// the backend, which would wait for it, ends on a thread of its own and this
+/// takes no time; NCCL completes what is under way, or aborts it where the
 /// group is broken or an exception is on its way, and gets up to 10 s.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 

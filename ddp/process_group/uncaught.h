@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-/// From now on an exception that nobody catches is written to the file that
+/// From now on an exception that no one catches is written to the file that
 /// `find_error_file` has found, if it has, and to `failure_store`, if it is not
 /// null, for all groups, and to the failure stores of earlier calls that are
 /// still in use. What `std::terminate` did before it does afterwards.

@@ -9,7 +9,7 @@ namespace ddp::detail {
 /// "rank 1 of 3 on host a".
 std::string this_rank(const ProcessGroupImpl& group);
 
-/// The reasons; those that only pass on what they saw where nobody knows more.
+/// The reasons; those that only pass on what they saw where no one knows more.
 std::string describe(const std::vector<Failure>& failures);
 
 /// What this process does, in the words of what the program called.
@@ -35,8 +35,8 @@ std::string own_remedy();
 std::string all_ranks(const ProcessGroupImpl& group, int64_t number);
 
 /// Says what this rank waits for, unless another has told of its own wait,
-/// which goes on. `state` is what it found when it said that it waits. Returns
-/// whether it has told.
+/// which continues. `state` is what it found when it said that it waits.
+/// Returns whether it has told.
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,

@@ -17,7 +17,7 @@ class JoinParticipation final : public Joinable,
   /// The ranks without inputs take part in the reduction that begins.
   void on_open(detail::Participants& participants) override;
 
-  /// Before collectives at the end of a reduction. Where others share the
+  /// Before collectives at the end of a reduction. If others share the
   /// backward, the ranks without inputs put ends off until they hear of one.
   void on_finish(const detail::Reduction& reduction) override;
 

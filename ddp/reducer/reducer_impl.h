@@ -12,7 +12,7 @@ namespace ddp {
 struct LayoutState;
 
 /// The machine behind `Reducer`: its parts, and what concerns several of them.
-/// `backward` reduces; reducer_state.cpp has what another run goes on with,
+/// `backward` reduces; reducer_state.cpp has what another run continues with,
 /// reducer_end.cpp what a Reducer tells when it ends.
 struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(

@@ -31,7 +31,7 @@ void wait_for_listener(
     int64_t port,
     std::chrono::milliseconds timeout);
 
-/// Whether a host answers at a numeric address, also where it refuses.
+/// Whether a host answers at a numeric address, also if it refuses.
 bool answers(
     const std::string& address,
     int64_t port,

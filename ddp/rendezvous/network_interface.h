@@ -17,8 +17,8 @@ std::string interface_address(const std::string& interface);
 /// Makes NCCL talk over the interface that the environment names, by the
 /// variable NCCL_SOCKET_IFNAME; what the user has set there stays. Where
 /// `master_address`, MASTER_ADDR's numeric address, is the interface's, rank
-/// 0's store listens there only. Does nothing where no interface is named.
-/// Throws as `interface_address`.
+/// 0's store listens there only. Does nothing if no interface is named. Throws
+/// as `interface_address`.
 void use_interface(
     LaunchEnvironment& environment,
     const std::string& master_address);

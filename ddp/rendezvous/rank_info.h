@@ -46,7 +46,7 @@ void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 
-/// What to say where times differ between ranks; empty where they do not.
+/// What to say where times differ between ranks; empty if they do not.
 std::string different_times(
     const std::vector<RankInfo>& ranks,
     const std::string& address);

@@ -17,7 +17,7 @@ class PassedSignals {
   PassedSignals();
   PassedSignals(const PassedSignals&) = delete;
   PassedSignals& operator=(const PassedSignals&) = delete;
-  /// Puts back what there was, unless somebody else has been there since.
+  /// Puts back what there was, unless someone else has been there since.
   ~PassedSignals();
 
   /// Readable when one has come.
@@ -57,7 +57,7 @@ class SpawnedWorkers {
   int wait();
 
   /// The failure that was the first and no other's consequence: "rank 1 of 3
-  /// (pid 42) failed: std::runtime_error: no data"; empty where none failed.
+  /// (pid 42) failed: std::runtime_error: no data"; empty if none failed.
   std::string failure() const;
 
  private:

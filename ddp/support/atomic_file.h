@@ -8,7 +8,7 @@
 namespace ddp::detail {
 
 /// What to do where the system refuses to write for the reason `error`, an
-/// `errno`: "; free space, or ...". Empty where there is nothing to say.
+/// `errno`: "; free space, or ...". Empty if there is nothing to say.
 std::string write_advice(int error);
 
 /// Replaces a file as a whole: readers see the old content until `commit()`

@@ -44,7 +44,7 @@ std::vector<RankPlace> rank_places(
     const std::string& root = "/");
 
 /// Moves this process to its place. Returns 0 or the errno of what kept it from
-/// these CPUs; a kernel or container that refuses the memory is no error.
+/// these CPUs; a kernel or container that refuses the memory is not an error.
 /// Async-signal-safe, for between fork and exec.
 int apply_place(const RankPlace& place);
 

@@ -33,7 +33,7 @@ class Agent {
   /// with 0, else that of the rank that failed first, 128 + s after signal s,
   /// or one of launch_error.h. Throws LaunchError, std::system_error where the
   /// ranks cannot be started. Exits instead of returning if the launcher
-  /// process dies, or where a reader that does not read, and is no terminal,
+  /// process dies, or where a reader that does not read, and is not a terminal,
   /// holds up the last output of a job that was stopped.
   int run();
 

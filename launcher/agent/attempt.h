@@ -28,10 +28,9 @@ class Attempt {
     std::string error_file;
   };
 
-  /// Starts all. Where `listener` has a port only, the store is another node's.
-  /// `ranks_limit` is their RLIMIT_NOFILE. Call from the main
-  /// thread. Throws LaunchError, std::system_error; the caller ends what was
-  /// started by then.
+  /// Starts all. If `listener` has a port only, the store is another node's.
+  /// `ranks_limit` is their RLIMIT_NOFILE. Call from the main thread. Throws
+  /// LaunchError, std::system_error; the caller ends what was started by then.
   Attempt(
       const Job& job,
       int number,
@@ -45,8 +44,8 @@ class Attempt {
   void ask_to_pause(std::chrono::milliseconds step_patience);
   /// Whether all have done so.
   bool is_paused() const;
-  /// Ends that: they go on, in the places that the job's environment gives them
-  /// now, with a store of their own. As the constructor.
+  /// Ends that: they continue, in the places that the job's environment gives
+  /// them now, with a store of their own. As the constructor.
   void go_on(Listener listener);
 
   const int number;

@@ -19,7 +19,7 @@ struct Heartbeat {
   bool failed_by_another = false;
   uint64_t beats = 0;
   int64_t step = 0;
-  /// What it does or did last, without control characters; empty where that is
+  /// What it does or did last, without control characters; empty if that is
   /// just being written.
   std::string activity;
 };
@@ -28,8 +28,8 @@ struct Heartbeat {
 /// The rank can write what it likes there; it cannot make the memory smaller.
 class HeartbeatReader {
  public:
-  /// Makes the memory. Where the kernel or a container gives none, there is
-  /// no heartbeat: such a rank is never attached.
+  /// Makes the memory. If the kernel or a container gives none, there is no
+  /// heartbeat: such a rank is never attached.
   static HeartbeatReader make();
 
   /// The descriptor for the rank; -1 where there is none.

@@ -29,7 +29,7 @@ struct RemoteHost {
 
 /// What --hosts, --hostfile and --rsh ask for.
 struct RemoteOptions {
-  /// Empty where each node's ddprun is started by somebody else.
+  /// Empty if each node's ddprun is started by someone else.
   std::vector<RemoteHost> hosts;
   std::string shell = "ssh";
   /// All options as they were given, by their names: "env", "--env=A=1".
@@ -76,7 +76,7 @@ struct LaunchOptions {
   bool dry_run = false;
 
   ProgramKind kind = ProgramKind::kDetect;
-  /// The program and its arguments; empty where `answer` is set.
+  /// The program and its arguments; empty if `answer` is set.
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;

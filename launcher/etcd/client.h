@@ -30,7 +30,7 @@ class EtcdClient {
   /// answer, LogRefused where it cannot be used.
   void check_member();
 
-  /// The answer to a request. Where a member does not answer, or has no quorum,
+  /// The answer to a request. If a member does not answer, or has no quorum,
   /// the next one is asked. Throws std::runtime_error.
   Json call(const std::string& path, const Json& request);
 

@@ -24,7 +24,7 @@ class LineSplitter {
   /// The stream has ended: emits what is held as a line.
   void finish(const Emit& emit);
 
-  /// What the current line shows so far; empty where nothing.
+  /// What the current line shows so far; empty if nothing.
   const std::string& unfinished() const {
     return line_.empty() ? progress_ : line_;
   }

@@ -31,7 +31,7 @@ PseudoTerminal make_rank_pty();
 
 /// Carries the ranks' output to ddprun's own, line by line, and into log files.
 /// Runs in a thread of its own, so that a reader that does not read (a pager)
-/// holds up neither signals nor exits. Ranks whose output nobody takes have to
+/// holds up neither signals nor exits. Ranks whose output no one takes have to
 /// wait, as at any pipe; at a terminal for `patience` only, then their lines
 /// are dropped. All calls are for any thread, and none waits for a reader.
 class OutputMultiplexer {
@@ -60,7 +60,7 @@ class OutputMultiplexer {
   void message(std::string_view text);
 
   /// Tells the multiplexer that all ranks are gone: what their pipes still hold
-  /// is taken, and they are closed, though somebody else may hold them open.
+  /// is taken, and they are closed, though someone else may hold them open.
   /// Then done_fd(), an eventfd, becomes readable; read it before the next
   /// call.
   void drain();

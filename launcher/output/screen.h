@@ -52,8 +52,8 @@ class Screen {
 
   bool all_written() const;
 
-  /// The descriptors that have to become writable before flush() can go on; -1
-  /// for none.
+  /// The descriptors that have to become writable before flush() can continue;
+  /// -1 for none.
   std::array<int, 2> blocked_fds() const;
 
   /// Until flush() has something to do besides: -1 for never.

@@ -13,7 +13,7 @@
 namespace ddp {
 
 /// The ddprun of one host, as its remote launcher sees it: on another host the
-/// process here is a remote shell. Its output goes on in whole lines, so that
+/// process here is a remote shell. Its output continues in whole lines, so that
 /// those of different hosts do not mix.
 class HostProcess {
  public:

@@ -28,7 +28,7 @@ class Authenticator {
   /// The message: its MAC in hex (64 characters), then the text.
   std::string seal(const std::string& text) const;
 
-  /// The text of a sealed message; none where its MAC is wrong.
+  /// The text of a sealed message; none if its MAC is wrong.
   std::optional<std::string> open(const std::string& sealed) const;
 
  private:

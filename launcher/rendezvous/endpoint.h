@@ -10,7 +10,7 @@
 namespace ddp {
 
 /// The numeric addresses of a host, IPv4 and IPv6, in the order in which they
-/// are to be tried; none where it does not resolve.
+/// are to be tried; none if it does not resolve.
 std::vector<std::string> addresses_of(const std::string& host);
 
 /// Whether it stands for all addresses of a machine.
@@ -30,14 +30,14 @@ std::string address_of_interface(const std::string& name_or_address);
 std::string bound_address(const NodeOptions& nodes, const std::string& given);
 
 /// This machine's address for others: that of its default route, else the only
-/// one that is no loopback's; empty where that does not tell.
+/// one that is no loopback's; empty if that does not tell.
 std::string outward_address();
 
 /// Whether that is the name of this machine, or means an address of it.
 bool is_this_machine(const std::string& host);
 
-/// The numeric address at which this node is to serve the log; none where
-/// another node serves it. Throws LaunchError where it is told to and cannot.
+/// The numeric address at which this node is to serve the log; none if another
+/// node serves it. Throws LaunchError where it is told to and cannot.
 std::optional<std::string> endpoint_address(const NodeOptions& nodes);
 
 /// Listens at the endpoint's port to serve the log at endpoint_address(). None

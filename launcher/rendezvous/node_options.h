@@ -15,7 +15,7 @@ constexpr int kRendezvousPort = 29400;
 /// Where an etcd has its clients.
 constexpr int kEtcdPort = 2379;
 
-/// How an etcd wants to be spoken to; empty where it does not care.
+/// How an etcd wants to be spoken to; empty if it does not care.
 struct EtcdAccess {
   /// PEM files for TLS: this client's certificate and its key, and who signs
   /// the servers' certificates.
@@ -44,7 +44,7 @@ struct NodeOptions {
   /// Whether this node serves the log; unset: where the endpoint is an address
   /// of this machine.
   std::optional<bool> hosts_log;
-  /// The members of the etcd that has the log; none where it is in a store of
+  /// The members of the etcd that has the log; none if it is in a store of
   /// c10d's.
   std::vector<SocketAddress> etcd;
   EtcdAccess etcd_access;
@@ -57,7 +57,7 @@ struct NodeOptions {
   /// Ports to listen at; 0 for any.
   int first_port = 0;
   int last_port = 0;
-  /// The job's secret; empty where there is none.
+  /// The job's secret; empty if there is none.
   std::string token;
   /// After this silence a node, or the log, is lost.
   std::chrono::milliseconds node_timeout{10000};

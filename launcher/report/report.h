@@ -35,7 +35,7 @@ struct JobReport {
   /// Who made that rank fail, where it says that another one did and only the
   /// others' ends and calls tell which.
   std::optional<Blame> blame;
-  /// Where logs and errors are kept; empty where nowhere.
+  /// Where logs and errors are kept; empty if nowhere.
   std::string folder;
   /// Where the JSON is written; empty for nowhere.
   std::string file;
@@ -45,7 +45,7 @@ struct JobReport {
 JobReport new_report(const LaunchOptions& options);
 
 /// What a person needs to see of a job that did not succeed: lines without a
-/// newline at the end; empty where all went well, or was said already.
+/// newline at the end; empty if all went well, or was said already.
 std::string report_text(const JobReport& report);
 
 /// The report as JSON:
@@ -60,7 +60,7 @@ std::string report_text(const JobReport& report);
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` so that readers see the old file or
-/// the whole new one, for nobody else's eyes (0600); nothing where there is no
+/// the whole new one, for no one else's eyes (0600); nothing if there is no
 /// such file. An error text, or empty.
 std::string write_report(const JobReport& report);
 

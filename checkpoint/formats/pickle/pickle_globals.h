@@ -30,17 +30,17 @@ struct PickleGlobal {
   c10::ScalarType dtype = c10::ScalarType::Undefined; // of the last kinds
 };
 
-/// The meaning of a name, out of the list of those that state_dicts need.
-/// Null where it is not on it.
+/// The meaning of a name, out of the list of those that state_dicts need. Null
+/// if it is not on it.
 const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name);
 
-/// The name that Python has for the dtype, "float32"; empty where it has none.
+/// The name that Python has for the dtype, "float32"; empty if it has none.
 std::string python_dtype(c10::ScalarType dtype);
 
-/// The name of the storages that hold this dtype, "FloatStorage"; empty where
-/// they are untyped.
+/// The name of the storages that hold this dtype, "FloatStorage"; empty if they
+/// are untyped.
 std::string python_storage(c10::ScalarType dtype);
 
 } // namespace ddp::detail

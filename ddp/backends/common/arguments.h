@@ -23,8 +23,7 @@ class Arguments {
 
   /// "all_reduce over shm".
   std::string over(const char* name) const;
-  /// Throws `c10::DistBackendError` where there is an error that ended the
-  /// group.
+  /// Throws `c10::DistBackendError` if there is an error that ended the group.
   void check_usable(const char* name, const std::string& error) const;
 
   /// That it is strided, without gaps or overlaps, and that its memory holds

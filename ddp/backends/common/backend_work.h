@@ -51,7 +51,7 @@ class BackendWork : public c10d::Work {
 
   /// Without a timeout it throws at the operation's own, which breaks the
   /// group. A shorter one ends this wait only, by an exception too; the
-  /// operation goes on.
+  /// operation continues.
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -71,7 +71,7 @@ class BackendWork : public c10d::Work {
 
   void set_error(const std::string& text);
   /// It has ended: futures are complete from now on. Returns the one that
-  /// somebody has, if any, for the caller to complete.
+  /// someone has, if any, for the caller to complete.
   Future end_future();
   /// Completes the future, if it is one, on a thread that must not throw. Says
   /// what a callback threw, or nothing.

@@ -12,8 +12,8 @@ namespace ddp::backends::shm {
 /// and bfloat16 are computed in float and rounded once.
 class Reduction {
  public:
-  /// Throws `c10::ValueError` where the dtype has no such operation. A mean is
-  /// the sum; who asks for it divides.
+  /// Throws `c10::ValueError` if the dtype has no such operation. A mean is the
+  /// sum; who asks for it divides.
   Reduction(c10::ScalarType dtype, const c10d::ReduceOp& op);
 
   /// Reduces `count` elements at `sources` into each of `targets`, which may be

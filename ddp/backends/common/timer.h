@@ -8,7 +8,7 @@ namespace ddp::backends {
 /// to wake one at once does.
 class Timer {
  public:
-  /// Throws `c10::Error` where the process may open no more files.
+  /// Throws `c10::Error` if the process may open no more files.
   Timer();
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;

@@ -67,7 +67,7 @@ class Backend final : public ForwardingBackend {
       std::function<void()> body);
 
   /// The elements of a dense tensor without gaps, in the order of its memory,
-  /// which they share. Throws `c10::ValueError` where it is not on the CPU.
+  /// which they share. Throws `c10::ValueError` if it is not on the CPU.
   at::Tensor elements(const char* name, const at::Tensor& tensor) const;
   /// The elements of a tensor to be reduced.
   at::Tensor operand(

@@ -24,7 +24,7 @@ class Operation final : public BackendWork {
 
   /// Why it failed; empty if it did not.
   std::string run();
-  /// Sets the outcome. Returns the future, if somebody has it.
+  /// Sets the outcome. Returns the future, if someone has it.
   Future settle(const std::string& error);
   bool ends_until(Clock::time_point until) override;
 
@@ -33,7 +33,7 @@ class Operation final : public BackendWork {
 
 /// Runs operations one after another, in the order of the calls, on other
 /// threads: while one calls those back that have an operation's future, who may
-/// use the queue, another goes on. The first operation that fails breaks it:
+/// use the queue, another continues. The first operation that fails breaks it:
 /// later ones fail with its reason.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:

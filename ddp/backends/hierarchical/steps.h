@@ -9,10 +9,9 @@ namespace ddp::backends::hierarchical {
 /// The number of elements of the largest.
 int64_t longest(const std::vector<at::Tensor>& tensors);
 
-/// What collectives do on the backend's thread. They share it, since the
-/// thread may be at one when the backend is destroyed. Where tensors are
-/// gathered or scattered, they are rows, by host and place, each as long as the
-/// longest.
+/// What collectives do on the backend's thread. They share it, since the thread
+/// may be at one when the backend is destroyed. If tensors are gathered or
+/// scattered, they are rows, by host and place, each as long as the longest.
 class Steps {
  public:
   using Tensors = std::vector<at::Tensor>;

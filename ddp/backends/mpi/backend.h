@@ -43,7 +43,7 @@ class Backend final : public CollectiveBackend {
   Task task(const Call& call) const;
   WorkPtr launch(Task task);
 
-  /// Throws `c10::ValueError` where MPI cannot use `tensor`.
+  /// Throws `c10::ValueError` if MPI cannot use `tensor`.
   void add(Task& task, const at::Tensor& tensor) const;
   /// What MPI reads, or reads and fills, in the place of `tensor`.
   at::Tensor input(Task& task, const at::Tensor& tensor) const;

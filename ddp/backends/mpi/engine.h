@@ -13,7 +13,7 @@ namespace ddp::backends::mpi {
 ///
 /// Operations on one communicator start in the order in which they were
 /// submitted. A thread that waits for one drives them all itself, which saves
-/// two changes of thread per operation; while nobody waits, a thread of the
+/// two changes of thread per operation; while no one waits, a thread of the
 /// engine's does, which sleeps where there is nothing to do. Where only the
 /// program's threads may call MPI there is no such thread.
 class Engine {

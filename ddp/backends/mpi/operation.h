@@ -55,7 +55,7 @@ class Requests {
   /// A message of another size is an error.
   void receive(const Bytes& bytes, int peer, int tag, const Comm& comm);
 
-  /// Whether all are complete. Throws `c10::DistBackendError` where one failed.
+  /// Whether all are complete. Throws `c10::DistBackendError` if one failed.
   bool test();
 
   /// Where the last message that was received came from.

@@ -4,7 +4,7 @@
 
 namespace ddp::backends::mpi {
 
-/// Throws `c10::DistBackendError` where `code`, what the MPI function `call`
+/// Throws `c10::DistBackendError` if `code`, what the MPI function `call`
 /// returned, is an error.
 void check_mpi(int code, const char* call);
 
@@ -22,12 +22,12 @@ enum class Threading {
 /// Whether MPI is initialised and not finalised.
 bool mpi_running();
 
-/// Initialises MPI where nobody has. MPI that we initialised ends with the
+/// Initialises MPI where no one has. MPI that we initialised ends with the
 /// process, unless the program has ended it before. Throws
 /// `c10::DistBackendError` where MPI was finalised or cannot start.
 Threading initialize_mpi();
 
-/// Throws `c10::DistBackendError` where this thread may not call MPI, as the
+/// Throws `c10::DistBackendError` if this thread may not call MPI, as the
 /// program initialised it.
 void check_thread();
 

@@ -6,8 +6,8 @@
 
 namespace ddp::backends::shm {
 
-/// Reduces a dense tensor of each rank into all of them. Where all ranks' lie
-/// in their heaps, each rank reduces a share of all of them in place; else the
+/// Reduces a dense tensor of each rank into all of them. If all ranks' lie in
+/// their heaps, each rank reduces a share of all of them in place; else the
 /// tensors go through the slots, piece by piece.
 class AllReduce final : public Collective {
  public:

@@ -44,7 +44,7 @@ class Backend final : public CollectiveBackend {
   Task task(const Call& call) const;
   WorkPtr launch(Task task);
 
-  /// Throws `c10::ValueError` where the tensor is not on the CPU, or not dense.
+  /// Throws `c10::ValueError` if the tensor is not on the CPU, or not dense.
   void add(Task& task, const at::Tensor& tensor) const;
 
   WorkPtr exchange(const Call& call, Plan plan) override;

@@ -54,7 +54,7 @@ class Operation final : public BackendWork {
 /// Drives one group's operations, in the order of the calls.
 ///
 /// A thread that waits for one drives them itself, which saves two changes of
-/// thread per operation. What nobody waits for is driven by a thread of the
+/// thread per operation. What no one waits for is driven by a thread of the
 /// engine's, which sleeps where there is nothing to do.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -109,7 +109,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::chrono::nanoseconds spin_;
 
   mutable std::mutex mutex_;
-  /// An operation has ended, or nobody drives.
+  /// An operation has ended, or no one drives.
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> queue_;
   uint64_t count_ = 0;

@@ -66,9 +66,8 @@ class DDP_API GradScaler {
 
   /// Divides the gradients of the optimizer's parameters by the scale, in
   /// place, and looks for infinity and NaN. `step` does so where it was not
-  /// called. Collective where a group was passed. Throws `c10::ValueError`
-  /// where a gradient is of half precision: parameters have to be of single
-  /// precision.
+  /// called. Collective if a group was passed. Throws `c10::ValueError` if a
+  /// gradient is of half precision: parameters have to be of single precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Lets the optimizer make its step unless a gradient is infinite or NaN.
@@ -87,13 +86,13 @@ class DDP_API GradScaler {
     return options_.enabled();
   }
 
-  /// Scale, options and count by Python's names; empty where it is not enabled.
+  /// Scale, options and count by Python's names; empty if it is not enabled.
   /// For `TrainingState::add`, after `update`.
   c10::IValue state_dict() const;
 
-  /// Takes over what `state_dict`, or Python's, returned. Where it is not
-  /// enabled, nothing. Throws `c10::Error` for a state that is empty, or no
-  /// scaler's; then nothing has changed.
+  /// Takes over what `state_dict`, or Python's, returned. If it is not enabled,
+  /// nothing. Throws `c10::Error` for a state that is empty, or no scaler's;
+  /// then nothing has changed.
   void load_state_dict(const c10::IValue& state);
 
  private:

@@ -26,7 +26,7 @@ struct DDP_API GradBucket {
   bool is_last = false;
   /// How many backwards its Reducer has reduced before this one.
   int64_t iteration = 0;
-  /// One-dimensional: this rank's gradients back to back. Where a rank has none
+  /// One-dimensional: this rank's gradients back to back. If a rank has none
   /// for a parameter, zero.
   at::Tensor buffer;
   /// Slices of `buffer` in the parameters' shapes.
@@ -74,9 +74,9 @@ class DDP_API CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
 
-  /// What another run needs to go on as this one does, where that is the same
-  /// on all ranks; none by default. A part of `Reducer::state_dict`. To be
-  /// called between backwards. Not collective.
+  /// What another run needs to go on as this one does, if that is the same on
+  /// all ranks; none by default. A part of `Reducer::state_dict`. To be called
+  /// between backwards. Not collective.
   virtual c10::IValue state_dict() const;
 
   /// Goes on from what `state_dict` returned. Throws `c10::ValueError` for what

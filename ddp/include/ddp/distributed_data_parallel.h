@@ -28,7 +28,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
-  /// Collective where it gives every rank rank 0's buffers first, which
+  /// Collective if it gives every rank rank 0's buffers first, which
   /// `ReducerOptions().buffer_sync` says: by default as in Python, before the
   /// first forward and before each that comes after one with gradients to
   /// follow. So a forward under `NoGradGuard` is collective if it is the first
@@ -38,9 +38,9 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   /// If all parameters are on the group's device, tensors inside the arguments
   /// (see `visit_tensors`) are moved there: an argument with a tensor elsewhere
   /// is replaced by a copy, which lives until forward returns, and all others
-  /// are passed as they are. Throws `c10::ValueError` where an argument cannot
-  /// be copied or, not being moved, is on a device that the module is not on.
-  /// What the module throws passes through.
+  /// are passed as they are. Throws `c10::ValueError` if an argument cannot be
+  /// copied or, not being moved, is on a device that the module is not on. What
+  /// the module throws passes through.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const detail::ForwardScope scope(forward_state_);

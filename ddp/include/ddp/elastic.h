@@ -36,8 +36,8 @@ namespace ddp {
 class DDP_API StopSignal {
  public:
   /// From now on takes these signals. Without communication. Throws
-  /// `c10::Error` where there is another StopSignal, `c10::ValueError` where a
-  /// number is no signal's that can be caught.
+  /// `c10::Error` if there is another StopSignal, `c10::ValueError` if a number
+  /// is not a signal's that can be caught.
   [[nodiscard]] explicit StopSignal(
       const ProcessGroup& group,
       const std::vector<int>& signals = {SIGTERM, SIGUSR1});
@@ -49,7 +49,7 @@ class DDP_API StopSignal {
   /// Whether to stop, the same on all ranks; once true it stays true.
   ///
   /// Call it once in each step. It starts to tell the other ranks, in the
-  /// host's memory also where the group has GPUs, and returns what they told in
+  /// host's memory also if the group has GPUs, and returns what they told in
   /// the call before: so it costs a step next to nothing, and a signal is
   /// answered one call later than it could be (in a group of one at once).
   /// Collective; throws as collectives do.
@@ -65,12 +65,12 @@ struct ElasticOptions {
   TORCH_ARG(ProcessGroupOptions, group);
 
   /// After how many steps each rank keeps a copy of the state in its host's
-  /// memory. Where a node is lost, the job goes on from the last copy.
+  /// memory. If a node is lost, the job continues from the last copy.
   TORCH_ARG(int64_t, commit_every) = 1;
 };
 
-/// Thrown by `ElasticRun::step` where the nodes of the job change; for
-/// `elastic` alone to catch.
+/// Thrown by `ElasticRun::step` if the nodes of the job change; for `elastic`
+/// alone to catch.
 class DDP_API MembershipChanged : public std::exception {
  public:
   const char* what() const noexcept override;
@@ -86,18 +86,18 @@ class DDP_API ElasticRun {
 
   /// Puts `state`, whose parts have to live until the function returns, where
   /// the job was when its nodes changed: a rank that took part sends it to all,
-  /// that with the most steps, or the lowest such rank. Returns false where
-  /// there is none, as in a new job: then load a checkpoint, if there is one.
-  /// From now on `step` keeps copies of this state. What each rank has of its
-  /// own (random states) is left as it is, with a warning.
+  /// that with the most steps, or the lowest such rank. Returns false if there
+  /// is none, as in a new job: then load a checkpoint, if there is one. From
+  /// now on `step` keeps copies of this state. What each rank has of its own
+  /// (random states) is left as it is, with a warning.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
   /// and `c10::ValueError` for a part that is sharded over ranks
   /// (`ZeroRedundancyOptimizer`), of which each copy would have a share only.
   bool sync(const TrainingState& state);
 
-  /// The end of a step, where the state is whole: keeps a copy of it. Where the
-  /// job's nodes change and nobody is lost, all ranks throw `MembershipChanged`
+  /// The end of a step, where the state is whole: keeps a copy of it. If the
+  /// job's nodes change and no one is lost, all ranks throw `MembershipChanged`
   /// in the same call; agreeing on that costs a step next to nothing.
   /// Collective; throws as collectives do.
   void step();

@@ -47,9 +47,9 @@ class DDP_API Joinable {
   /// To be called before the collectives of each step: tells the ranks without
   /// inputs to call theirs. `call`, not negative, tells several kinds apart.
   /// Nothing, at no cost, unless a `Join` of this object lives. Collective then
-  /// over the `Join`'s group. Throws `EarlyTermination` where a rank's inputs
-  /// have ended and `throw_on_early_termination` is set, and `c10::Error` where
-  /// other ranks announce something else.
+  /// over the `Join`'s group. Throws `EarlyTermination` if a rank's inputs have
+  /// ended and `throw_on_early_termination` is set, and `c10::Error` if other
+  /// ranks announce something else.
   std::optional<JoinStep> notify_join_context(int64_t call = 0);
 
   /// Whether a `Join` of this object lives with `throw_on_early_termination`.
@@ -66,8 +66,7 @@ class DDP_API Joinable {
   virtual void main_hook(const JoinStep& step) = 0;
 
   /// Whether `main_hook` only starts collectives, which `complete_main_hook`
-  /// waits for: where others may begin before, as Reducers that share a
-  /// backward.
+  /// waits for: if others may begin before, as Reducers that share a backward.
   virtual bool overlaps() const {
     return false;
   }
@@ -82,7 +81,7 @@ class DDP_API Joinable {
   detail::JoinState* join_ = nullptr;
 };
 
-/// Thrown on all ranks where inputs of one have ended, if a `Join` asks for it.
+/// Thrown on all ranks if inputs of one have ended, if a `Join` asks for it.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
@@ -90,7 +89,7 @@ class DDP_API EarlyTermination : public c10::Error {
 /// Options of `Join`, by Python's names and defaults. All ranks must pass the
 /// same.
 struct JoinOptions {
-  /// Whether gradients are divided by the size of the group, also where fewer
+  /// Whether gradients are divided by the size of the group, also if fewer
   /// ranks have inputs: each sample counts the same. Without it, by the number
   /// of those that have: each step counts the same. A communication hook that
   /// takes unscaled gradients divides by what it likes.
@@ -127,12 +126,12 @@ class DDP_API Join {
  public:
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
-  /// `group`: over what ranks tell each other that they go on, one message of
-  /// 8 bytes for each rank and call; nothing else may use it meanwhile but the
-  /// joinables. All ranks pass the same joinables in the same order. Not
-  /// collective. Throws `c10::ValueError` where there is none, one is there
-  /// twice or has a `Join` already, or another `Join` lives on the group or on
-  /// a duplicate of it: the two would wait for each other.
+  /// `group`: over what ranks tell each other that they continue, one message
+  /// of 8 bytes for each rank and call; nothing else may use it meanwhile but
+  /// the joinables. All ranks pass the same joinables in the same order. Not
+  /// collective. Throws `c10::ValueError` if there is none, one is there twice
+  /// or has a `Join` already, or another `Join` lives on the group or on a
+  /// duplicate of it: the two would wait for each other.
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,
@@ -142,7 +141,7 @@ class DDP_API Join {
   ~Join() noexcept(false);
 
   /// This rank has no more inputs: shadows the others until none has. Throws
-  /// what a collective does, and `EarlyTermination` where a rank has inputs and
+  /// what a collective does, and `EarlyTermination` if a rank has inputs and
   /// `throw_on_early_termination` is set. Collective.
   void finish();
 

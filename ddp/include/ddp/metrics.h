@@ -14,7 +14,7 @@ namespace ddp {
 /// on all ranks if some called `mean`.
 DDP_API double sum(double value, const ProcessGroup& group);
 
-/// Their mean: `sum` divided by the number of ranks. Where ranks have different
+/// Their mean: `sum` divided by the number of ranks. If ranks have different
 /// numbers of samples, divide sums instead.
 DDP_API double mean(double value, const ProcessGroup& group);
 
@@ -30,9 +30,9 @@ void print(const ProcessGroup& group, const Values&... values) {
 }
 
 /// Tells ddprun that this rank makes progress, for --hang-timeout. Collectives
-/// and the steps of a Reducer do so by themselves. To be called where a rank
-/// does without them for long: after each replay of a CUDA graph has ended, or
-/// now and then in an evaluation.
+/// and the steps of a Reducer do so by themselves. To be called if a rank does
+/// without them for long: after each replay of a CUDA graph has ended, or now
+/// and then in an evaluation.
 ///
 /// Costs some nanoseconds, and does nothing else without ddprun. May be called
 /// by any thread.

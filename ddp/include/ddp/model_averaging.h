@@ -49,7 +49,7 @@ class DDP_API ModelAverager {
   void load_state_dict(const c10::IValue& state);
 
  protected:
-  /// The group to average over in this step; null where it is not due.
+  /// The group to average over in this step; null if it is not due.
   virtual const ProcessGroup* group_in(int64_t step) const = 0;
 
  private:
@@ -99,8 +99,8 @@ struct HierarchicalModelAveragerOptions {
 /// the group of the longest such period.
 class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
-  /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` where
-  /// a period or size is below 1, a size does not divide that of `group`, the
+  /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` if a
+  /// period or size is below 1, a size does not divide that of `group`, the
   /// last is not that, or `warmup_steps` is below 0.
   HierarchicalModelAverager(
       const ProcessGroup& group,

@@ -91,13 +91,13 @@ DDP_API void verify_same_parameters(
 /// Throws `c10::ValueError` with the same words on every rank. It begins with
 /// `what`, a noun such as "gradients", and names the first tensor that differs,
 /// the ranks that hold something else than most do (than the group with the
-/// lowest rank, where groups are equally large), and a few of the other tensors
-/// that differ; or, where the ranks' lists have different names or lengths,
-/// where they part.
+/// lowest rank, if groups are equally large), and a few of the other tensors
+/// that differ; or, if the ranks' lists have different names or lengths, where
+/// they part.
 ///
 /// Collective. Each rank reads its tensors once, on one core, and a GPU's are
-/// copied to the CPU one by one. 8 bytes per rank are gathered where all is
-/// equal; only otherwise names, shapes and 8 bytes per tensor.
+/// copied to the CPU one by one. 8 bytes per rank are gathered if all is equal;
+/// only otherwise names, shapes and 8 bytes per tensor.
 DDP_API void verify_same_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
@@ -121,8 +121,8 @@ DDP_API void verify_finite(
 ///
 /// Collective. Each rank reads its tensors once, where they are and without
 /// memory of their size (but for sparse, float8 and non-contiguous ones; a GPU
-/// is waited for at each). 8 bytes are reduced where all is finite; only
-/// otherwise a few lines per rank are gathered.
+/// is waited for at each). 8 bytes are reduced if all is finite; only otherwise
+/// a few lines per rank are gathered.
 DDP_API void verify_finite(
     const NamedTensors& tensors,
     const ProcessGroup& group,

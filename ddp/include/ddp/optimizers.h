@@ -31,7 +31,7 @@ class DDP_API AdamW : public torch::optim::AdamW {
 };
 
 /// `torch::optim::SGD` in one pass: gradient, momentum and parameter are read
-/// and written once, where LibTorch's step goes over memory for each term.
+/// and written once, if LibTorch's step goes over memory for each term.
 ///
 /// Options and state are LibTorch's, so schedulers and checkpoints know it. The
 /// kernels, and so the bits, are those of Python's
@@ -79,8 +79,8 @@ DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 ///
 /// Tensors are copied to dtype and device of their parameters. What only
 /// Python's optimizers have (`foreach`, `fused`, ...) is passed over, but for
-/// options that change the result (`maximize`): throws `c10::ValueError` where
-/// these are on, and where groups, numbers of parameters or shapes differ or
+/// options that change the result (`maximize`): throws `c10::ValueError` if
+/// these are on, and if groups, numbers of parameters or shapes differ or
 /// something is missing; then the optimizer has not changed. Not collective.
 DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,

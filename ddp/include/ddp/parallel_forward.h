@@ -25,14 +25,14 @@ inline constexpr int64_t kAllRanks = -1;
 /// the input's.
 ///
 /// Collective. Before it is sent, the whole input is on root's device. Throws
-/// `c10::ValueError` with the same words on all ranks where `root`'s input is
-/// undefined, has no dimension or cannot be moved, where `root` is not a rank,
-/// or where ranks call with different ones; the group stays of use.
+/// `c10::ValueError` with the same words on all ranks if `root`'s input is
+/// undefined, has no dimension or cannot be moved, if `root` is not a rank, or
+/// if ranks call with different ones; the group stays of use.
 ///
 /// Without gradients. Meant for a batch that one rank has; a sampler gives each
 /// rank its own samples, and nothing is sent. Source: `scatter` of
-/// torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs are
-/// 2 + 2 + 1 there, and 2 + 1 + 1 + 1 here).
+/// torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs are 2 +
+/// 2 + 1 there, and 2 + 1 + 1 + 1 here).
 DDP_API at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
@@ -49,11 +49,11 @@ DDP_API at::Tensor scatter(
 /// group of one it may share the input's.
 ///
 /// Collective. No rank but those that get it needs memory for the result.
-/// Throws `c10::ValueError` with the same words on all ranks where shares do
-/// not fit together, where one has no dimension or cannot be moved, where
-/// `destination` is not a rank, or where ranks call with different ones; the
-/// group stays of use. Without gradients. Source: `gather` of
-/// torch.nn.parallel, which makes a vector of tensors without a dimension.
+/// Throws `c10::ValueError` with the same words on all ranks if shares do not
+/// fit together, if one has no dimension or cannot be moved, if `destination`
+/// is not a rank, or if ranks call with different ones; the group stays of use.
+/// Without gradients. Source: `gather` of torch.nn.parallel, which makes a
+/// vector of tensors without a dimension.
 DDP_API at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,

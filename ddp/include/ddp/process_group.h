@@ -29,14 +29,14 @@ struct ProcessGroupImpl;
 ///
 /// A cheap value: copies share one group. A default-constructed group has one
 /// member, and every collective on it is a no-op, so a program needs no special
-/// case for running alone. Except where said otherwise, each collective must be
+/// case for running alone. Except if said otherwise, each collective must be
 /// called by every rank in the same order with tensors of the same shape and
-/// dtype. Tensors may live on the CPU or, where the backend is nccl, on this
+/// dtype. Tensors may live on the CPU or, if the backend is nccl, on this
 /// rank's GPU.
 ///
 /// A collective throws `c10::Error` naming this rank, the operation and why:
-/// within seconds where a peer is gone or has failed, with its message if it
-/// left one, and at the timeout, with the ranks that did not come; on a GPU the
+/// within seconds if a peer is gone or has failed, with its message if it left
+/// one, and at the timeout, with the ranks that did not come; on a GPU the
 /// group's next use does. Then it and its duplicates are of no more use.
 class DDP_API ProcessGroup {
  public:
@@ -53,8 +53,8 @@ class DDP_API ProcessGroup {
   /// whose messages carry the addresses. The backend is "mpi" unless options or
   /// DDP_BACKEND name another. MPI must have been initialised. `comm` is
   /// duplicated and stays the program's to free. Collective over `comm`. Throws
-  /// `c10::ValueError` where `comm` is of another MPI than ddp was built with,
-  /// `c10::Error` where that was none, and as `init_process_group` does.
+  /// `c10::ValueError` if `comm` is of another MPI than ddp was built with,
+  /// `c10::Error` if that was none, and as `init_process_group` does.
   template <typename Communicator>
   static ProcessGroup from_mpi(
       Communicator comm,
@@ -117,13 +117,13 @@ class DDP_API ProcessGroup {
   /// The group of the ranks that pass the same `color` (from 0 on), ordered by
   /// `key` and then by rank, with this group's backend. A rank that passes -1,
   /// or is alone with its color, gets a group of one. The first group's rank 0
-  /// serves the store of all parts. A group from `from_c10d` can be split where
-  /// it has a store, gloo or nccl, and one host. Collective over this group.
+  /// serves the store of all parts. A group from `from_c10d` can be split if it
+  /// has a store, gloo or nccl, and one host. Collective over this group.
   ProcessGroup split(int64_t color, int64_t key = 0) const;
 
   /// Waits for every rank and closes the connections; the group is of no use
-  /// afterwards, in any copy, though duplicates and Reducers go on. Optional:
-  /// ranks may also just leave `main`, in any order. Collective.
+  /// afterwards, in any copy, though duplicates and Reducers continue.
+  /// Optional: ranks may also just leave `main`, in any order. Collective.
   void shutdown();
 
  private:
@@ -142,8 +142,8 @@ class DDP_API ProcessGroup {
 /// Forms the group of the processes that ddprun, torchrun, mpirun, srun or RANK
 /// and WORLD_SIZE name; without them a group of one. Call it once per process.
 /// Collective; at the timeout every rank that came throws `c10::Error` with the
-/// missing ranks. Throws `c10::ValueError` where options or environment
-/// contradict each other or cannot be read.
+/// missing ranks. Throws `c10::ValueError` if options or environment contradict
+/// each other or cannot be read.
 [[nodiscard]] DDP_API ProcessGroup
 init_process_group(const ProcessGroupOptions& options = {});
 

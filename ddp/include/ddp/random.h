@@ -47,7 +47,7 @@ seed_rank_streams(uint64_t seed, int64_t epoch, const ProcessGroup& group);
 /// and ranks. Not collective.
 DDP_API uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 
-/// The states of LibTorch's generators: "cpu" and, where CUDA has been used,
+/// The states of LibTorch's generators: "cpu" and, if CUDA has been used,
 /// "cuda:0", "cuda:1", ...; each a tensor of uint8 of shape [bytes] on the CPU,
 /// of this LibTorch's own format. Not collective; ranks may differ.
 DDP_API torch::OrderedDict<std::string, at::Tensor> random_state();
@@ -67,7 +67,7 @@ at::Tensor generator_state(const Generator& generator) {
   return detail::to_bytes(text.str());
 }
 
-/// Puts it into that state. Throws `c10::ValueError` where the tensor is none.
+/// Puts it into that state. Throws `c10::ValueError` if the tensor is none.
 template <typename Generator>
 void set_generator_state(Generator& generator, const at::Tensor& state) {
   DDP_CHECK_VALUE(
@@ -82,12 +82,12 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
   generator = read;
 }
 
-/// Makes LibTorch compute the same bits in each run, or throw where it has no
-/// such algorithm: `torch.use_deterministic_algorithms(True)`, cuDNN's
-/// deterministic algorithms without trying which is fastest, and the workspace
-/// setting that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is
-/// set). To be called before CUDA is used; not collective, but to be called on
-/// all ranks. `deterministic` false turns the first two off again.
+/// Makes LibTorch compute the same bits in each run, or throw if it has no such
+/// algorithm: `torch.use_deterministic_algorithms(True)`, cuDNN's deterministic
+/// algorithms without trying which is fastest, and the workspace setting that
+/// cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is set). To be
+/// called before CUDA is used; not collective, but to be called on all ranks.
+/// `deterministic` false turns the first two off again.
 DDP_API void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

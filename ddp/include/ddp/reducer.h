@@ -28,10 +28,10 @@ struct ReducerImpl;
 /// `no_sync` reduces, also a second one over a graph or over another output, so
 /// every rank must run the same number of them.
 ///
-/// Ranks may use different parameters. Where some ranks have a gradient since
-/// the last reduction, it is averaged with what the others have (from before,
-/// or zero); where none has, the gradient stays as it was. A backward must
-/// reach at least one managed parameter, or be followed by `finish_backward()`.
+/// Ranks may use different parameters. If some ranks have a gradient since the
+/// last reduction, it is averaged with what the others have (from before, or
+/// zero); if none has, the gradient stays as it was. A backward must reach at
+/// least one parameter of the Reducer, or be followed by `finish_backward()`.
 ///
 /// Attach after the module was moved to its device and dtype: converting it
 /// later makes the next backward throw. Parameters may be frozen and unfrozen
@@ -40,22 +40,22 @@ struct ReducerImpl;
 /// one that has to outlive the next backward must be cloned.
 ///
 /// Values equal those of Python's DistributedDataParallel with the same options
-/// bit for bit over gloo. Where ranks differ, a peer fails or a gradient cannot
-/// be reduced, backward throws a `c10::Error` with the reason; then the Reducer
-/// is of no use, and a new one may be constructed on all ranks.
+/// bit for bit over gloo. If ranks differ, a peer fails or a gradient cannot be
+/// reduced, backward throws a `c10::Error` with the reason; then the Reducer is
+/// of no use, and a new one may be constructed on all ranks.
 ///
 /// A group of one without a backend reduces nothing, and refuses at first what
 /// a larger one would. Not thread-safe; destroy it on all ranks or on none.
 class DDP_API Reducer {
  public:
   /// Manages the parameters of `target`: a module (a shared pointer, a module
-  /// holder or, where it outlives the Reducer, a reference), a TorchScript
-  /// module, or leaf tensors that require gradients, in a vector or with the
-  /// names that messages use, as `named_parameters()` returns them. Unless
+  /// holder or, if it outlives the Reducer, a reference), a TorchScript module,
+  /// or leaf tensors that require gradients, in a vector or with the names that
+  /// messages use, as `named_parameters()` returns them. Unless
   /// `options.init_sync()` is off, checks that all ranks have the same model
   /// and gives them rank 0's parameters and buffers. Collective. Throws
-  /// `c10::ValueError`, by name, where no parameter requires a gradient, one
-  /// belongs to another Reducer, or, on all ranks, where ranks differ.
+  /// `c10::ValueError`, by name, if no parameter requires a gradient, one
+  /// belongs to another Reducer, or, on all ranks, if ranks differ.
   [[nodiscard]] Reducer(
       const detail::ReducerTarget& target,
       const ProcessGroup& group,
@@ -76,8 +76,8 @@ class DDP_API Reducer {
   bool synchronizes() const;
 
   /// Takes part in this step's reduction if this rank's backward has not, which
-  /// reached no managed parameter or was none. Call it after backward in every
-  /// step, on all ranks, or never. Collective, but under `no_sync`.
+  /// reached no parameter of the Reducer or was none. Call it after backward in
+  /// every step, on all ranks, or never. Collective, but under `no_sync`.
   void finish_backward();
 
   /// Lets ranks have different numbers of steps while it lives. Others, such as
@@ -95,9 +95,9 @@ class DDP_API Reducer {
   /// one. Source: torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
-  /// `torch::nn::utils::clip_grad_norm_` of all managed parameters, with one
-  /// norm and one scaling per bucket; call it after the backward. Returns the
-  /// norm from before, a double where the gradients are, and waits for no GPU.
+  /// `torch::nn::utils::clip_grad_norm_` of all parameters of the Reducer, with
+  /// one norm and one scaling per bucket; call it after the backward. Returns
+  /// the norm from before, a double if the gradients are, and waits for no GPU.
   /// It is right to 1e-5 of itself, unless powers of gradients by `norm_type`
   /// (> 0, also infinity) leave the range of float, or of double for doubles:
   /// as in Python it is infinite above, so that gradients are zero, and too
@@ -111,7 +111,8 @@ class DDP_API Reducer {
   /// Each bucket's indices into `parameters()`, in the order of reduction.
   std::vector<BucketIndices> buckets() const;
 
-  /// All that are managed, frozen ones too, in the order of registration.
+  /// All parameters of the Reducer, frozen ones too, in the order of
+  /// registration.
   std::vector<at::Tensor> parameters() const;
 
   /// How the buckets are laid out, which bits depend on: a run that resumes by
@@ -122,7 +123,7 @@ class DDP_API Reducer {
 
   /// Lays the buckets out at once as in `state`, which all ranks must load
   /// alike. Sizes of buckets, and whether they are rebuilt at all, are those of
-  /// this Reducer's options. Throws `c10::Error` where `state` is of other
+  /// this Reducer's options. Throws `c10::Error` if `state` is of other
   /// parameters, by name; then nothing has changed. Not collective.
   void load_state_dict(const c10::IValue& state);
 

@@ -35,11 +35,11 @@ enum class BucketLayout {
   kPython,
   /// By measurement, on the CPU (elsewhere as `kPython`): from the times at
   /// which gradients come and what reductions take follow those buckets whose
-  /// last reduction ends first. They are tried for a few backwards, and kept
-  /// where backward was not slower on any rank; settled after 16 at most. Sums
-  /// may differ from Python's in the last bits, and from run to run, as times
-  /// do; `Reducer::state_dict` has the layout. Source: the model of Shi, Chu
-  /// and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  /// last reduction ends first. They are tried for a few backwards, and kept if
+  /// backward was not slower on any rank; settled after 16 at most. Sums may
+  /// differ from Python's in the last bits, and from run to run, as times do;
+  /// `Reducer::state_dict` has the layout. Source: the model of Shi, Chu and
+  /// Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
   kMeasured,
 };
 
@@ -92,9 +92,9 @@ struct ReducerOptions {
   TORCH_ARG(bool, static_graph) = false;
 
   /// Leaves out buckets of which this rank used no parameter since the last
-  /// reduction. All ranks must use the same parameters then: where they leave
-  /// out others than in the step before, they compare that over the group's
-  /// store, and throw in this backward or one of the next two if it differs.
+  /// reduction. All ranks must use the same parameters then: if they leave out
+  /// others than in the step before, they compare that over the group's store,
+  /// and throw in this backward or one of the next two if it differs.
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
   /// Names of parameters and buffers that stay each rank's own: not compared,
@@ -116,7 +116,7 @@ struct ReducerOptions {
   TORCH_ARG(std::vector<at::Tensor>, known_leaves);
 
   /// Every so many backward passes, compare the parameters of all ranks bit for
-  /// bit, and throw where they differ. 0: never.
+  /// bit, and throw if they differ. 0: never.
   TORCH_ARG(int64_t, check_divergence_every) = 0;
 
   /// Whether to look for NaN and infinity in each rank's gradients before they

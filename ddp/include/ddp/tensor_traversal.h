@@ -9,12 +9,12 @@ namespace ddp {
 ///
 /// - `at::Tensor`,
 /// - `std::optional`, `vector`, `array`, `list`, `deque`, `pair`, `tuple`, and
-///   the values of `map` and `unordered_map`,
+/// the values of `map` and `unordered_map`,
 /// - the values of `torch::OrderedDict`, `torch::data::Example`, and
-///   `PackedSequence` but for its batch sizes, which belong on the CPU,
+/// `PackedSequence` but for its batch sizes, which belong on the CPU,
 /// - types of the program's own that have a `visit_tensors`, see there,
 ///
-/// and where one of these holds another. Elements that are const or references,
+/// and nestings of these. Elements that are const or references,
 /// and pointers, are left alone.
 template <typename T>
 inline constexpr bool has_tensors_v = detail::Traversal<

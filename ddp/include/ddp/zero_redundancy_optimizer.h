@@ -70,7 +70,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
   /// Calls `closure`, which may communicate, updates this rank's parameters,
   /// and gives all ranks all values. Throws what `Optimizer::step` and
-  /// collectives do; on the other ranks too where one cannot update its own.
+  /// collectives do; on the other ranks too if one cannot update its own.
   /// Collective.
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
@@ -98,8 +98,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// Keeps this rank's part of such a state, or of the optimizer's own; throws
-  /// as `load_optimizer_state` does, and `c10::ValueError` where a part is
-  /// another rank's, or of another number of ranks. Not collective.
+  /// as `load_optimizer_state` does, and `c10::ValueError` if a part is another
+  /// rank's, or of another number of ranks. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

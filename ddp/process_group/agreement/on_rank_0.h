@@ -20,9 +20,9 @@ void on_each_rank(
     const ProcessGroup& group,
     const std::function<void()>& work);
 
-/// The same for a work that may be collective itself. Where it throws on one
-/// rank while others wait in its collectives, these fail with the reason after
-/// some seconds, and the group is of no more use.
+/// The same for a work that may be collective itself. If it throws on one rank
+/// while others wait in its collectives, these fail with the reason after some
+/// seconds, and the group is of no more use.
 void on_each_rank_together(
     const char* operation,
     const ProcessGroup& group,

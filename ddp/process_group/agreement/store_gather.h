@@ -35,10 +35,10 @@ class StoreGather {
   /// What the others read.
   void decide(const Bytes& verdict);
 
-  /// Decides unless somebody has. Returns what the first decided.
+  /// Decides unless someone has. Returns what the first decided.
   std::string decide_once(const std::string& verdict);
 
-  /// The key that is there once somebody has decided.
+  /// The key that is there once someone has decided.
   std::string verdict_key() const;
 
   /// What was decided; empty if nothing was. The last of those that added a
@@ -52,7 +52,7 @@ class StoreGather {
   /// Removes all keys.
   void remove();
 
-  /// Whether somebody has yet to read.
+  /// Whether someone has yet to read.
   bool is_there();
 
  private:

@@ -11,7 +11,7 @@ namespace ddp::detail {
 /// of a model on the stream that its forward used.
 class ArrivalStreams {
  public:
-  /// Adds the current stream of `device`. Nothing where that is the CPU.
+  /// Adds the current stream of `device`. Nothing if that is the CPU.
   void add(c10::Device device);
 
   /// Makes the current stream of `device` wait for what the others have so

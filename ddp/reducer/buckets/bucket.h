@@ -24,7 +24,7 @@ struct Bucket {
   size_t unscaled = 0;
   /// Left out of this backward, on all ranks.
   bool skipped = false;
-  /// The reduction that is under way; null where there is none.
+  /// The reduction that is under way; null if there is none.
   c10::intrusive_ptr<c10::ivalue::Future> future;
 };
 

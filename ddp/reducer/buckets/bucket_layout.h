@@ -22,7 +22,7 @@ std::vector<BucketIndices> rebuilt_buckets(
 /// After how many backwards buckets are rebuilt; none: never.
 std::optional<int64_t> rebuilds_after(const ReducerOptions& options);
 
-/// Throws `c10::ValueError` where caps are not above zero.
+/// Throws `c10::ValueError` if caps are not above zero.
 void check_caps(const ReducerOptions& options);
 
 } // namespace ddp

@@ -33,8 +33,8 @@ class BackwardComparison final : public ReductionObserver {
   void on_begin(const Reduction& reduction) override {
     current_ = reduction.step;
   }
-  /// Throws `WaitFailure` where another waits in `compare`, of this backward or
-  /// of the one before, to which this rank has not come.
+  /// Throws `WaitFailure` if another waits in `compare`, of this backward or of
+  /// the one before, to which this rank has not come.
   void on_long_wait() override;
 
  private:

@@ -26,7 +26,7 @@ class GradientReduction {
 
   /// The gradient is what this rank contributes of the parameter, or may be
   /// undefined or from before, where the parameter is not used. Starts the
-  /// buckets that are complete. Throws `c10::Error` where the gradient does not
+  /// buckets that are complete. Throws `c10::Error` if the gradient does not
   /// fit the parameter.
   void mark_ready(size_t index, at::Tensor& gradient);
   /// The same of all parameters of buckets that are still pending.

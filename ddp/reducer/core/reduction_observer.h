@@ -28,7 +28,7 @@ struct Reduction : Participants {
   std::vector<size_t> unused;
 };
 
-/// Who is told of the course of a reduction. In this order:
+/// Who is reported the course of a reduction. In this order:
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
@@ -124,7 +124,7 @@ class ObserverList {
     }
   }
 
-  /// A gradient of this rank's own. Throws `c10::Error` where it does not fit.
+  /// A gradient of this rank's own. Throws `c10::Error` if it does not fit.
   void look_at(const ParameterState& parameter, const at::Tensor& gradient)
       const {
     parameter.check_fit(gradient);

@@ -15,7 +15,7 @@ class SkippedBuckets {
       BackwardComparison& comparison);
 
   /// The parameters of buckets that this rank used nothing of count as done,
-  /// and no longer as unused. Where others are left out than last time, throws
+  /// and no longer as unused. If others are left out than last time, throws
   /// `c10::Error` if that differs between ranks, which would average unrelated
   /// gradients. Collective then.
   void leave_out(Reduction& reduction);

@@ -22,7 +22,7 @@ namespace ddp::detail {
 /// they are in, and reads the count when those collectives are complete: then
 /// every rank has started them, and the count is final. A step without unused
 /// parameters costs nothing, another one two small requests of each rank that
-/// has some. Where collectives do not keep the ranks together, as those of a
+/// has some. If collectives do not keep the ranks together, as those of a
 /// program's communication hook may not, the first to read a count that is not
 /// complete closes it.
 class UnusedAgreement {

@@ -21,7 +21,7 @@ class UnusedParameters {
       bool kept_together);
 
   /// Those that are managed and have nothing new, at the end of backward.
-  /// Throws `c10::Error` where one is no longer `listener`'s.
+  /// Throws `c10::Error` if one is no longer `listener`'s.
   std::vector<size_t> find(const GradientListener& listener);
 
   /// Tells the others of them, before the collectives that they are in.

@@ -30,7 +30,7 @@ class CaptureCheck final : public ReductionObserver {
         compared_steps_(compared_steps),
         checks_steps_(checks_steps) {}
 
-  /// Throws `c10::Error` where the reduction cannot be captured.
+  /// Throws `c10::Error` if the reduction cannot be captured.
   void on_begin(const Reduction& reduction) override;
 
   /// Whether the reduction is recorded into a CUDA graph.

@@ -79,7 +79,7 @@ class MeasuredBuckets final : public ReductionObserver {
   /// and keeps what is better. Collective then.
   void on_end(const Reduction& reduction) override;
 
-  /// How many neighbours in the first order share a bucket; empty where the
+  /// How many neighbours in the first order share a bucket; empty if the
   /// buckets are not cut from measured times.
   const std::vector<size_t>& counts() const {
     return counts_;

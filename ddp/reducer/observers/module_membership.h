@@ -21,7 +21,7 @@ class ModuleMembership final : public ReductionObserver {
   }
 
   /// A parameter that gets no gradient may be of a layer that was replaced:
-  /// then the module has one that nobody averages. Throws `c10::Error` if there
+  /// then the module has one that no one averages. Throws `c10::Error` if there
   /// is such a one.
   void on_computed(const Reduction& reduction) override;
 

@@ -24,7 +24,7 @@ class Recorder final : public ReductionObserver {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All that is referred to must live as long. Throws `c10::ValueError` where
+  /// All that is referred to must live as long. Throws `c10::ValueError` if
   /// `sample_rate` is less than 1.
   Recorder(
       const std::vector<ParameterState>& parameters,
@@ -72,7 +72,7 @@ class Recorder final : public ReductionObserver {
     return Clock::now() - began();
   }
 
-  /// Sets times, and what is told of the backward that was recorded last.
+  /// Sets times, and what is reported the backward that was recorded last.
   void describe(Statistics& statistics) const;
 
  private:

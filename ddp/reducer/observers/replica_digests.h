@@ -9,7 +9,7 @@ class Store;
 }
 
 // Each rank leaves digests in the store, and the last one to come compares all.
-// Nobody waits, nothing throws, and where a rank does not come nothing is said.
+// No one waits, nothing throws, and where a rank does not come nothing is said.
 namespace ddp::detail {
 
 /// Warns where all ranks have one digest of their first gradients: then they

@@ -30,7 +30,7 @@ class StepCheck final : public ReductionObserver {
       const ParameterState& parameter,
       const at::Tensor& gradient) override;
 
-  /// Tells the other ranks what was found. Compares only where all ranks take
+  /// Tells the other ranks what was found. Compares only if all ranks take
   /// part: those that do not step any more have parameters of their own.
   /// Collective.
   void on_all_launched(const Reduction& reduction) override;
@@ -38,8 +38,8 @@ class StepCheck final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// Throws `c10::ValueError` on all ranks where there was something.
-  /// Collective in that case.
+  /// Throws `c10::ValueError` on all ranks if there was something. Collective
+  /// in that case.
   void on_reduced() override;
 
  private:

@@ -19,15 +19,15 @@ class StepInBackward final : public ReductionObserver {
   StepInBackward& operator=(const StepInBackward&) = delete;
   ~StepInBackward() override;
 
-  /// Throws `c10::ValueError` where the optimizer looks at more than one
-  /// parameter at once, communicates, or has none of `parameters`, and where it
-  /// differs between ranks.
+  /// Throws `c10::ValueError` if the optimizer looks at more than one parameter
+  /// at once, communicates, or has none of `parameters`, and where it differs
+  /// between ranks.
   void attach(
       torch::optim::Optimizer& optimizer,
       const std::vector<at::Tensor>& parameters,
       const ProcessGroup& group);
 
-  /// Null where there is none.
+  /// Null if there is none.
   torch::optim::Optimizer* optimizer() const {
     return optimizer_;
   }

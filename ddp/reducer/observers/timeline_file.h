@@ -18,9 +18,9 @@ struct ClockOffset {
 /// When a rank came to a collective that waits for all, and had been in it.
 using Meeting = std::pair<int64_t, int64_t>;
 
-/// Nobody leaves a meeting before everybody has come: so each bounds the
-/// offset of clock `own` to clock `first` from both sides. Both must be of the
-/// same meetings, one at least.
+/// No one leaves a meeting before everybody has come: so each bounds the offset
+/// of clock `own` to clock `first` from both sides. Both must be of the same
+/// meetings, one at least.
 ClockOffset clock_offset(
     const std::vector<Meeting>& first,
     const std::vector<Meeting>& own);

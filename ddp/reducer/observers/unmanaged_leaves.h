@@ -12,7 +12,7 @@ namespace ddp::detail {
 
 /// Finds learned tensors that a Reducer does not know: a module kept in a plain
 /// `std::vector` or captured by a lambda is not registered, so its parameters
-/// receive gradients that nobody averages over ranks.
+/// receive gradients that no one averages over ranks.
 class UnmanagedLeaves {
  public:
   /// `parameters` are the Reducer's own parameters; `known` are leaves that the

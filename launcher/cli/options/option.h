@@ -17,7 +17,7 @@ struct OptionValue {
 /// The options that were given, by their names, with their last values.
 using GivenOptions = std::map<std::string, OptionValue>;
 
-/// Null where it was not given.
+/// Null if it was not given.
 inline const OptionValue* find(
     const GivenOptions& given,
     const std::string& name) {
@@ -31,7 +31,7 @@ struct CommandOption {
   std::vector<std::string> forms; // how it is written: "-t", "--tee"
   std::string value; // what its value is called; empty for a flag
   std::string help;
-  /// Stores the value or throws LaunchError; null where the value only means
+  /// Stores the value or throws LaunchError; null if the value only means
   /// something together with others (see options.cpp), or nothing.
   void (*store)(LaunchOptions&, const OptionValue&) = nullptr;
 

@@ -37,7 +37,7 @@ inline bool given(const OptionValue& /*value*/) {
   return true;
 }
 
-/// None where the text is no whole number.
+/// None if the text is not a whole number.
 std::optional<int64_t> whole_number(const std::string& text);
 
 /// "HOST", "HOST:N", "[::1]:N" or "::1", taken apart.
@@ -46,12 +46,12 @@ struct HostText {
   std::string number; // with its colon; empty where there is none
 };
 
-/// None where there is a bracket in the wrong place.
+/// None if there is a bracket in the wrong place.
 std::optional<HostText> split_host(const std::string& text);
 
 /// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
-/// Throws LaunchError (exit code 2) for other texts, and for addresses that
-/// nobody can connect to.
+/// Throws LaunchError (exit code 2) for other texts, and for addresses that no
+/// one can connect to.
 SocketAddress endpoint_of(const OptionValue& value, int default_port);
 
 /// Refuses "", 0.0.0.0 and ::.

@@ -78,7 +78,7 @@ struct Entry {
   std::string text; // why, for people
 };
 
-/// As JSON, and back; none where the text is no entry.
+/// As JSON, and back; none if the text is not an entry.
 std::string entry_text(const Entry& entry);
 std::optional<Entry> parse_entry(const std::string& text);
 

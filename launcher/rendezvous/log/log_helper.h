@@ -80,8 +80,8 @@ constexpr char kLeave = 'D'; // the job has ended
 /// Sends one message; false, with errno, where that cannot be done.
 bool send_message(int channel, const std::string& message, int flags);
 
-/// Takes the next message: none where there is none yet (with MSG_DONTWAIT),
-/// an empty one where the other side has closed.
+/// Takes the next message: none if there is none yet (with MSG_DONTWAIT), an
+/// empty one where the other side has closed.
 std::optional<std::string> receive_message(int channel, int flags);
 
 /// The life of a helper process of SharedLog: waits for the log, then carries

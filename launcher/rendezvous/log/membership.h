@@ -39,7 +39,7 @@ class Membership {
 
   void apply(const Entry& entry);
 
-  /// Null where a node is not among `nodes`.
+  /// Null if a node is not among `nodes`.
   const NodeInfo* find(const std::string& id) const;
   bool has(const std::string& id) const {
     return find(id) != nullptr;
@@ -72,7 +72,7 @@ class Membership {
   /// Why the epoch stops or stopped last, and in one line for people.
   Cause cause = Cause::kNone;
   std::string cause_text;
-  /// Whether a node ended the job twice: nobody has time to stop by then.
+  /// Whether a node ended the job twice: no one has time to stop by then.
   bool is_urgent = false;
   /// The epoch's first failure that is no other's consequence.
   std::optional<Failure> failure;

@@ -87,10 +87,10 @@ class SharedLog {
   void set_last_will(const std::string& text);
 
   /// Whose beats are reported from now on. To be answered to each kBeats: for
-  /// an agent that stands still nobody shall wait.
+  /// an agent that stands still no one shall wait.
   void watch(const std::vector<std::string>& members);
 
-  /// The job has ended: the helper takes away what nobody needs any more, and
+  /// The job has ended: the helper takes away what no one needs any more, and
   /// ends by itself within seconds.
   void leave();
 

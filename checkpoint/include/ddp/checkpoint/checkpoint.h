@@ -22,13 +22,13 @@ namespace ddp {
 /// Python reads with `safetensors.torch.load_file`, or `.pt` and `.pth`, which
 /// it reads with `torch.load`.
 ///
-/// Without a group the calling process alone writes; where there are several,
-/// each would write the same file.
+/// Without a group the calling process alone writes; if there are several, each
+/// would write the same file.
 ///
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write has to end within the group's
-/// timeout. Throws `c10::ValueError` for another extension, and warns where
-/// ranks give different paths, of which rank 0's counts.
+/// timeout. Throws `c10::ValueError` for another extension, and warns if ranks
+/// give different paths, of which rank 0's counts.
 DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
@@ -53,17 +53,17 @@ struct IncompatibleKeys {
 /// the values to the others, so that only its host needs the file, unless
 /// `options` say otherwise. Names are matched up to the `module.` that Python's
 /// DistributedDataParallel puts in front of them. Values are converted to the
-/// dtype of the parameter or buffer where that is of the same kind or a wider
-/// one (floating point to integer only for a single whole number), and stay on
-/// its device.
+/// dtype of the parameter or buffer if that is of the same kind or a wider one
+/// (floating point to integer only for a single whole number), and stay on its
+/// device.
 ///
 /// Collective: the module has to be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error`, with all
 /// names that are missing, unexpected, or of another shape, or if ranks gave
 /// different paths, of which rank 0 would read its own, and then no module has
-/// changed. With `strict(false)`, which returns the first two, it throws
-/// where the module and the file have no name in common; what the file does not
-/// have is rank 0's afterwards, unless every rank reads.
+/// changed. With `strict(false)`, which returns the first two, it throws if the
+/// module and the file have no name in common; what the file does not have is
+/// rank 0's afterwards, unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -26,7 +26,7 @@ struct LoadOptions {
   /// does no harm.
   TORCH_ARG(bool, memory_map) = false;
 
-  /// For `load_checkpoint`: where the module's tensors are in a file that has a
+  /// For `load_checkpoint`: if the module's tensors are in a file that has a
   /// whole training, such as "model"; "" finds the only place that they can be.
   TORCH_ARG(std::string, entry);
 
@@ -79,7 +79,7 @@ DDP_API c10::IValue read_checkpoint_file(
 /// by itself, so that a small view does not take a large tensor along. Throws
 /// `c10::TypeError` for types that are not above and for sparse and quantized
 /// tensors, `c10::ValueError` for another extension, undefined tensors, text
-/// that is not UTF-8 and values nested too deep, `c10::Error` where the file
+/// that is not UTF-8 and values nested too deep, `c10::Error` if the file
 /// cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
@@ -107,8 +107,8 @@ struct SafetensorsFile {
 /// Tensors may have any shape, strides and device; of dtypes those that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
 /// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
-/// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error`
-/// where the file cannot be written. Not collective.
+/// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error` if
+/// the file cannot be written. Not collective.
 ///
 /// The format is that of https://github.com/huggingface/safetensors, so that
 /// Python reads the file. In it are digests (XXH3 of 64 bits) of the header and

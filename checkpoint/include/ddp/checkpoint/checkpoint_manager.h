@@ -58,8 +58,8 @@ class DDP_API CheckpointManager {
  public:
   /// The parts of `state` have to live as long as the manager. Rank 0 looks at
   /// the folder, which need not be there yet. Throws `c10::ValueError` for
-  /// options that cannot be, and on rank 0 where the path is no folder's; warns
-  /// where nothing can be saved there. Not collective.
+  /// options that cannot be, and on rank 0 if the path is not a folder's; warns
+  /// if nothing can be saved there. Not collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,
@@ -75,22 +75,22 @@ class DDP_API CheckpointManager {
   /// Writes the checkpoint of a step, which replaces an earlier one of the same
   /// step. `metric`: how good it is, for `keep_best`; rank 0's counts.
   ///
-  /// Collective: every rank returns when the file is on the disk (or, where
+  /// Collective: every rank returns when the file is on the disk (or, if
   /// asynchronous, the values are copied) or throws `c10::Error` with rank 0's
-  /// reason; where asynchronous, that of the save before, for which it waits
+  /// reason; if asynchronous, that of the save before, for which it waits
   /// first: one is being written at most. That has to end within the group's
-  /// timeout. Throws also where ranks give different steps or folders, where
-  /// another process writes to the folder, where `step` is less than that of
-  /// the save or load before, and where the folder has later steps that were
-  /// not loaded: they are of another run, which `load` would take for newer.
+  /// timeout. Throws also if ranks give different steps or folders, if another
+  /// process writes to the folder, if `step` is less than that of the save or
+  /// load before, and if the folder has later steps that were not loaded: they
+  /// are of another run, which `load` would take for newer.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest checkpoint that is whole, and says by a warning which
-  /// newer ones are not. Returns nothing where there is none at all.
+  /// newer ones are not. Returns nothing if there is none at all.
   ///
-  /// Collective: every rank throws the same `c10::Error` where all are damaged,
-  /// where one is whole and does not fit (see `TrainingState::load`), or where
-  /// ranks gave different folders.
+  /// Collective: every rank throws the same `c10::Error` if all are damaged, if
+  /// one is whole and does not fit (see `TrainingState::load`), or if ranks
+  /// gave different folders.
   std::optional<LoadedCheckpoint> load();
 
   /// Returns when all that was saved is on the disk. Collective: throws as

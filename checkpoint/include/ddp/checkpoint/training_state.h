@@ -69,12 +69,12 @@ class DDP_API TrainingState {
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
   /// Anything with `state_dict()`, which may be collective, and
-  /// `load_state_dict(state)`, such as a sampler, where the state is a
-  /// `StateDict` or a `c10::IValue`. A part that also has
-  /// `plan_state_dict(state)`, which checks a state and returns a
-  /// `std::function<void()>` that loads it, is loaded only if all fits. What a
-  /// Reducer's communication hook has of each rank's own is a part besides,
-  /// "<name>_of_each_rank", which files without it are loaded without.
+  /// `load_state_dict(state)`, such as a sampler, if the state is a `StateDict`
+  /// or a `c10::IValue`. A part that also has `plan_state_dict(state)`, which
+  /// checks a state and returns a `std::function<void()>` that loads it, is
+  /// loaded only if all fits. What a Reducer's communication hook has of each
+  /// rank's own is a part besides, "<name>_of_each_rank", which files without
+  /// it are loaded without.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
@@ -100,8 +100,8 @@ class DDP_API TrainingState {
   /// another extension, and warns of different paths; rank 0's counts.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
-  /// Reads what `save`, or Python, wrote into all parts; returns false where
-  /// there is no such file.
+  /// Reads what `save`, or Python, wrote into all parts; returns false if there
+  /// is no such file.
   ///
   /// Collective: rank 0 reads and sends the others a copy, unless `options` say
   /// otherwise. Every rank throws the same `c10::Error` if ranks give different

@@ -19,7 +19,7 @@ struct Peer {
 
 /// The ranks of one group, and how far each has come. Collectives go in steps:
 /// what a rank writes in one step the others read after it, when all have done
-/// the step. One thread at a time uses this, except where it is said.
+/// the step. One thread at a time uses this, except if it is said.
 class Context {
  public:
   using Clock = std::chrono::steady_clock;
@@ -50,15 +50,15 @@ class Context {
   Announcement& announce(c10d::OpType type);
   /// What a rank announced. In the second step.
   const Announcement& announced(int rank) const;
-  /// Throws `c10::DistBackendError` where ranks do different things. In the
-  /// second step, after which what was announced may be overwritten.
+  /// Throws `c10::DistBackendError` if ranks do different things. In the second
+  /// step, after which what was announced may be overwritten.
   void compare() const;
 
   /// Says that this rank has done the step.
   void finish_step();
   /// Waits until all have, or `until`; whether they have. Looks without a pause
-  /// for `spin` before it sleeps. Throws `c10::DistBackendError` where that
-  /// cannot be any more: a process has ended, or a rank gave up.
+  /// for `spin` before it sleeps. Throws `c10::DistBackendError` if that cannot
+  /// be any more: a process has ended, or a rank gave up.
   bool all_finished(Clock::time_point until, std::chrono::nanoseconds spin);
   /// The others that have not done the step, in words.
   std::string missing() const;

@@ -68,8 +68,8 @@ class Heap {
  public:
   Heap(int64_t begin, int64_t end);
 
-  /// Where a free piece begins, a multiple of `kAlignment`; nothing where none
-  /// is large enough.
+  /// Where a free piece begins, a multiple of `kAlignment`; nothing if none is
+  /// large enough.
   std::optional<int64_t> take(int64_t bytes);
   /// The bytes of a piece that was taken.
   int64_t length(int64_t place);
@@ -89,7 +89,7 @@ class Heap {
 /// being as they are used.
 class Mapping {
  public:
-  /// Maps memory that a rank made. Throws `c10::Error` where it may shrink, by
+  /// Maps memory that a rank made. Throws `c10::Error` if it may shrink, by
   /// which its owner could end this process.
   explicit Mapping(int descriptor);
   Mapping(const Mapping&) = delete;
@@ -116,7 +116,7 @@ class Mapping {
 /// This rank's own memory. Tensors keep it.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  /// For a group of so many ranks. Throws `c10::Error` where the system gives
+  /// For a group of so many ranks. Throws `c10::Error` if the system gives
   /// none.
   explicit Memory(int64_t ranks);
 

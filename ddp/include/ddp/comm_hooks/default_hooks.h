@@ -22,7 +22,7 @@ namespace ddp {
 /// each rank divides in the smaller type, before the sum.
 class DDP_API CompressHook final : public CommHook {
  public:
-  /// `inner` null: an all-reduce. Throws `c10::ValueError` where `dtype` is no
+  /// `inner` null: an all-reduce. Throws `c10::ValueError` if `dtype` is no
   /// floating-point type.
   explicit CompressHook(
       at::ScalarType dtype,
@@ -80,7 +80,7 @@ struct QuantizationOptions {
 /// backend.
 class DDP_API QuantizationHook final : public CommHook {
  public:
-  /// Throws `c10::ValueError` where the channel size is not positive.
+  /// Throws `c10::ValueError` if the channel size is not positive.
   explicit QuantizationHook(const QuantizationOptions& options = {});
   ~QuantizationHook() override;
 
@@ -104,7 +104,7 @@ class DDP_API QuantizationHook final : public CommHook {
 /// of the chain's, one bucket after another, and get connections of their own.
 class DDP_API HookChain final : public CommHook {
  public:
-  /// Throws `c10::ValueError` where there is none, or one is null.
+  /// Throws `c10::ValueError` if there is none, or one is null.
   explicit HookChain(std::vector<std::shared_ptr<CommHook>> hooks);
   ~HookChain() override;
 

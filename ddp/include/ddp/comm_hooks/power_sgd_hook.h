@@ -19,7 +19,7 @@ struct PowerSGDOptions {
   /// In how many backwards gradients are averaged as they are before.
   TORCH_ARG(int64_t, start_iteration) = 1000;
 
-  /// A gradient is compressed where that saves more than this factor; others
+  /// A gradient is compressed if that saves more than this factor; others
   /// (biases) are averaged as they are.
   TORCH_ARG(double, min_compression_rate) = 2;
 
@@ -52,10 +52,10 @@ struct PowerSGDOptions {
 /// each rank's own has its errors. Both are dropped where buckets are laid out
 /// anew. A bucket whose numbers are not real is averaged as it is.
 ///
-/// Values over gloo are bit for bit those of Python's powerSGD_hook where that
-/// has one bucket, or waits for each: its collectives are started from
-/// callbacks, in an order that may differ over ranks. Where Python has NaN (a
-/// matrix of zeros with an epsilon of 0) the mean is zero here.
+/// Values over gloo are bit for bit those of Python's powerSGD_hook if that has
+/// one bucket, or waits for each: its collectives are started from callbacks,
+/// in an order that may differ over ranks. Where Python has NaN (a matrix of
+/// zeros with an epsilon of 0) the mean is zero here.
 ///
 /// Memory: the bucket's size for errors, once more while it is reduced. Source:
 /// Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.

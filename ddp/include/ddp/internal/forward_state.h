@@ -30,8 +30,8 @@ class DDP_API ForwardState {
   ForwardState(const ForwardState&) = delete;
   ForwardState& operator=(const ForwardState&) = delete;
 
-  /// To be called before each forward. Collective where it gives every rank
-  /// rank 0's buffers, see `BufferSync`.
+  /// To be called before each forward. Collective if it gives every rank rank
+  /// 0's buffers, see `BufferSync`.
   void begin();
 
   /// To be called after each forward, also one that threw.

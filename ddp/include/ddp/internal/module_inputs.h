@@ -50,9 +50,9 @@ struct IsCopyable<T, std::void_t<typename T::value_type>>
     c10::Device device);
 
 /// One argument of a forward, as the module gets it. `Argument` is a reference
-/// type, which `get()` returns: the caller's object itself, or, where one of
-/// its tensors is not on `device`, a copy with its tensors there. Without a
-/// device, always the former. `value()` is the same for looking at.
+/// type, which `get()` returns: the caller's object itself, or, if one of its
+/// tensors is not on `device`, a copy with its tensors there. Without a device,
+/// always the former. `value()` is the same for looking at.
 template <typename Argument, bool has_tensors = has_tensors_v<Argument>>
 class ModuleInput {
  public:

@@ -27,7 +27,7 @@ class DDP_API OptimizerShards {
   void assign(torch::optim::Optimizer& optimizer);
 
   /// Calls `assign`, and `step` while the optimizer has this rank's parameters
-  /// only. Where one throws, the other ranks' waits do too.
+  /// only. If one throws, the other ranks' waits do too.
   void step_own(
       torch::optim::Optimizer& optimizer,
       const std::function<void()>& step);

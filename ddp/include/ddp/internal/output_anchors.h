@@ -18,11 +18,11 @@ class DDP_API OutputAnchors {
   void operator()(const at::Tensor& output);
 
   /// Calls `on_backward` in each backward that comes through one of the
-  /// tensors, before it reaches what they were computed from; where a backward
-  /// is for some leaves only (and autograd::grad is for none), if one of them
-  /// `is_reduced`. Values stay what they are. Where no tensor
-  /// requires a gradient, those that could are made to, so that a rank whose
-  /// output depends on no parameter has a backward like the others.
+  /// tensors, before it reaches what they were computed from; if a backward is
+  /// for some leaves only (and autograd::grad is for none), if one of them
+  /// `is_reduced`. Values stay what they are. If no tensor requires a gradient,
+  /// those that could are made to, so that a rank whose output depends on no
+  /// parameter has a backward like the others.
   void attach(
       const std::function<void()>& on_backward,
       const std::function<bool(const at::Tensor& leaf)>& is_reduced) const;

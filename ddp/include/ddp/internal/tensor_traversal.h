@@ -42,7 +42,7 @@ void traverse(T& value, Visitor& visitor) {
 }
 
 /// What a program's own `visit_tensors` gets as its visitor. It takes any
-/// member, and shows it as const where the `Owner` visited is const.
+/// member, and shows it as const if the `Owner` visited is const.
 template <typename Visitor, typename Owner>
 struct MemberVisitor {
   Visitor& visitor;

@@ -31,8 +31,8 @@ class DDP_API SyncBatchNormImplBase
   /// Returns the normalised input, (N, C) or (N, C, ...), of which each rank
   /// has its own number of rows, also 0. While training collective; so is the
   /// backward of an input that requires a gradient. Throws `c10::Error` as
-  /// collectives do and where dimensions do not fit, and in its backward where
-  /// that has create_graph: it has no second derivative.
+  /// collectives do and if dimensions do not fit, and in its backward if that
+  /// has create_graph: it has no second derivative.
   at::Tensor forward(const at::Tensor& input);
 
   void pretty_print(std::ostream& stream) const override;

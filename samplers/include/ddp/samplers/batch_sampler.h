@@ -48,10 +48,10 @@ struct BatchPlan {
 };
 
 /// Works out what `options` leave open, for the ranks of `group`; the number of
-/// accumulation steps is 1 where it does not follow. A change of the number of
+/// accumulation steps is 1 if it does not follow. A change of the number of
 /// ranks then changes what was left open, and not what was said: with a global
-/// batch the training stays the same. Throws `c10::ValueError` where the sizes
-/// do not agree, with all of them and the nearest that do. Not collective.
+/// batch the training stays the same. Throws `c10::ValueError` if the sizes do
+/// not agree, with all of them and the nearest that do. Not collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
@@ -60,8 +60,8 @@ DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 
 /// Batches of one size from another sampler, whatever the data loader asks for,
-/// as Python's `BatchSampler`: where the batch belongs to how samples are
-/// chosen, not to the loader's options.
+/// as Python's `BatchSampler`: if the batch belongs to how samples are chosen,
+/// not to the loader's options.
 ///
 /// The last batch of an epoch may be smaller, or is left out with `drop_last`
 /// (the loader's own `drop_last` has to be off). `Base` is a sampler of
@@ -69,7 +69,7 @@ plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
-  /// Throws `c10::ValueError` where `batch_size` is 0.
+  /// Throws `c10::ValueError` if `batch_size` is 0.
   BatchSampler(Base base, size_t batch_size, bool drop_last)
       : base_(std::move(base)), batch_size_(batch_size), drop_last_(drop_last) {
     DDP_CHECK_VALUE(batch_size > 0, "BatchSampler: batch_size is 0");

@@ -50,8 +50,8 @@ class DataLoader {
   using BatchType = typename Dataset::BatchType;
   using BatchRequestType = typename Sampler::BatchRequestType;
 
-  /// Throws `c10::ValueError` where `batch_size` is 0 or it or `workers` was
-  /// negative, and `c10::Error` where LibTorch has no such device.
+  /// Throws `c10::ValueError` if `batch_size` is 0 or it or `workers` was
+  /// negative, and `c10::Error` if LibTorch has no such device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
   /// Begins an epoch. Iterators are LibTorch's: each batch once, as
@@ -133,8 +133,8 @@ std::unique_ptr<DataLoader<Dataset, Sampler>> make_data_loader(
       std::move(dataset), std::move(sampler), options);
 }
 
-/// The same with a sampler of the dataset's size; LibTorch's `RandomSampler`
-/// where none is named.
+/// The same with a sampler of the dataset's size; LibTorch's `RandomSampler` if
+/// none is named.
 template <
     typename Sampler = torch::data::samplers::RandomSampler,
     typename Dataset>

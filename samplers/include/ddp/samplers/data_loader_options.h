@@ -23,7 +23,7 @@ struct DataLoaderOptions {
   /// Threads that load; with 0, the loop's own thread does.
   TORCH_ARG(size_t, workers) = 0;
 
-  /// How many batches are loaded ahead of the loop: twice the workers, where
+  /// How many batches are loaded ahead of the loop: twice the workers, if
   /// nothing is said.
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
@@ -36,8 +36,8 @@ struct DataLoaderOptions {
   /// Whether to leave out the last batch of an epoch where it is smaller.
   TORCH_ARG(bool, drop_last) = false;
 
-  /// Whether batches lie in pinned memory: where nothing is said, if `device`
-  /// is a GPU. Has no effect where there is none.
+  /// Whether batches lie in pinned memory: if nothing is said, if `device` is a
+  /// GPU. Has no effect if there is none.
   TORCH_ARG(std::optional<bool>, pin_memory);
 
   /// Where the loop is to find the batches. On a GPU, the next is copied while
@@ -51,10 +51,10 @@ struct DataLoaderOptions {
 };
 
 namespace detail {
-/// The same; throws `c10::ValueError` where a number makes no sense.
+/// The same; throws `c10::ValueError` if a number makes no sense.
 DDP_API DataLoaderOptions checked(DataLoaderOptions options);
 
-/// That of a dataset; throws `c10::ValueError` where it has none.
+/// That of a dataset; throws `c10::ValueError` if it has none.
 DDP_API size_t checked_size(std::optional<size_t> size);
 } // namespace detail
 

@@ -42,8 +42,8 @@ class DevicePrefetcher {
  public:
   using BatchType = typename Loader::BatchType;
 
-  /// Throws `c10::Error` where this LibTorch has no such device. The loader has
-  /// to live as long.
+  /// Throws `c10::Error` if this LibTorch has no such device. The loader has to
+  /// live as long.
   DevicePrefetcher(Loader& loader, c10::Device device)
       : loader_(loader), copies_(device) {}
 

@@ -72,14 +72,14 @@ struct WeightedSamplerOptions {
 ///
 /// The sequence of an epoch is what `torch.multinomial` draws on the CPU, and
 /// so Python's `torch.utils.data.WeightedRandomSampler`, from a generator
-/// seeded with `seed + epoch`. Where the ranks do not divide it, its head comes
+/// seeded with `seed + epoch`. If the ranks do not divide it, its head comes
 /// again.
 class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights`: one per sample, of shape [samples], floating point, not
   /// negative, no more than 2^24 of them. `num_samples`: how many to draw in an
   /// epoch, over all ranks. Throws `c10::ValueError` for others, and without
-  /// replacement where fewer weights than `num_samples` are above 0.
+  /// replacement if fewer weights than `num_samples` are above 0.
   DistributedWeightedSampler(
       const at::Tensor& weights,
       size_t num_samples,
@@ -112,11 +112,11 @@ struct StreamSamplerOptions {
 /// Deals a stream of unknown or endless length to the ranks: rank `r` of `n`
 /// draws the stream's samples r, r + n, r + 2n, ...
 ///
-/// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, where the
-/// one before it ended, so that nothing comes twice; what the ranks do not
-/// divide of it is left out, so that all draw equally many. Without one, each
-/// epoch goes through the stream from its beginning, and `size()` is a number
-/// that no loop reaches. `state_dict` says how far all ranks are.
+/// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, if the one
+/// before it ended, so that nothing comes twice; what the ranks do not divide
+/// of it is left out, so that all draw equally many. Without one, each epoch
+/// goes through the stream from its beginning, and `size()` is a number that no
+/// loop reaches. `state_dict` says how far all ranks are.
 ///
 /// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside,
 /// which finds the end, on some ranks a batch before the others: ranks agree in
@@ -129,7 +129,7 @@ class DDP_API StreamSampler : public ShardedSampler {
       const StreamSamplerOptions& options = {});
 
   /// The same for `rank` among `num_replicas`, without a group. Throws as the
-  /// others do, and where `epoch_size` is 0.
+  /// others do, and if `epoch_size` is 0.
   StreamSampler(
       int64_t num_replicas,
       int64_t rank,

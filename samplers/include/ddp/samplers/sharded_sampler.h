@@ -57,8 +57,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// How many samples this rank draws in the epoch, or the rest of it.
   size_t size() const;
 
-  /// Begins the epoch, over `new_size` samples if given; where a state was
-  /// loaded, resumes from it, until the loop has seen the epoch's end.
+  /// Begins the epoch, over `new_size` samples if given; if a state was loaded,
+  /// resumes from it, until the loop has seen the epoch's end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
@@ -66,17 +66,18 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Says that the loop is done with `count` more samples of this rank. Throws
-  /// `c10::ValueError` where that is more than it was given.
+  /// `c10::ValueError` if that is more than it was given.
   void advance(size_t count);
 
   /// Where the loop is: the epoch, and how many samples of its sequence all
   /// ranks are done with; and what the sequence depends on. Tensors of int64
   /// without dimensions, and the sampler's name in bytes. Throws `c10::Error`
-  /// where samples were drawn and `advance` was never called.
+  /// if samples were drawn and `advance` was never called.
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// it is no state, or of another sequence (kind of sampler, size, seed, ...).
+  /// it is not a state, or of another sequence (kind of sampler, size, seed,
+  /// ...).
   void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; what it returns loads it.
@@ -86,8 +87,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// rank drew, which workers may have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
-  /// Resumes where `save` was called, in a sampler of the same sequence, ranks
-  /// and options, at once or after one `reset` (in a copy too). What was drawn
+  /// Resumes if `save` was called, in a sampler of the same sequence, ranks and
+  /// options, at once or after one `reset` (in a copy too). What was drawn
   /// counts as done. Throws `c10::Error` if the position lies beyond the end.
   void load(torch::serialize::InputArchive& archive) override;
 
@@ -110,7 +111,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       Remainder remainder);
 
   /// For constructors with a group: throws `c10::ValueError` if another rank's
-  /// sampler is of another kind or sequence; else waits for nobody.
+  /// sampler is of another kind or sequence; else waits for no one.
   void check_same(const ProcessGroup& group) const;
 
   // No move: what a loader was given goes on to take `set_epoch`.

@@ -14,20 +14,20 @@
 
 namespace ddp::detail {
 
-/// Memory for the batches of a data loader, used again once nobody holds the
+/// Memory for the batches of a data loader, used again once no one holds the
 /// batch: the operating system's fresh pages cost as much as filling them.
 class DDP_API BatchMemory {
  public:
-  /// Keeps the memory of at most `kept` tensors while nobody uses it. With
-  /// `pinned` it is pinned for copies to a GPU, where there is one; LibTorch
-  /// keeps such memory by itself.
+  /// Keeps the memory of at most `kept` tensors while no one uses it. With
+  /// `pinned` it is pinned for copies to a GPU, if there is one; LibTorch keeps
+  /// such memory by itself.
   BatchMemory(size_t kept, bool pinned);
 
   /// A tensor on the CPU with arbitrary contents; it may outlive this object.
   /// To be called from any thread, as `pin`.
   at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype) const;
 
-  /// Replaces `tensor` by a copy in pinned memory, where there is to be one.
+  /// Replaces `tensor` by a copy in pinned memory, if there is to be one.
   void pin(at::Tensor& tensor) const;
 
  private:
@@ -61,8 +61,8 @@ class DDP_API StackedTensor {
 };
 
 /// Copies batches to a device on a stream of their own, so that the device
-/// copies one while it computes with the one before. On the CPU, where all
-/// memory is the device's, nothing is copied.
+/// copies one while it computes with the one before. On the CPU, if all memory
+/// is the device's, nothing is copied.
 class DDP_API DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);

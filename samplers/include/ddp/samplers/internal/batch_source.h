@@ -146,9 +146,9 @@ class StackedSource : public SourceBase<Dataset> {
 };
 
 /// Whether a dataset's batches are its samples one by one, so that a batch can
-/// be asked for in parts: where `get` is all that the program wrote. A
-/// `get_batch` of its own may read in bulk or look at the batch as a whole, and
-/// so may a transform of batches.
+/// be asked for in parts: if `get` is all that the program wrote. A `get_batch`
+/// of its own may read in bulk or look at the batch as a whole, and so may a
+/// transform of batches.
 template <typename Dataset, typename = void>
 struct IsPerSample : std::false_type {};
 template <typename Dataset>

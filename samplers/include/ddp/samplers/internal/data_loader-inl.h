@@ -17,7 +17,7 @@ struct Counts<
     std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
     : std::true_type {};
 
-/// Says that the loop is done with so many samples, where the sampler counts.
+/// Says that the loop is done with so many samples, if the sampler counts.
 template <typename Sampler>
 void advance(Sampler& sampler, size_t samples) {
   if constexpr (Counts<Sampler>::value) {
