@@ -7,10 +7,10 @@
 namespace ddp {
 namespace {
 
-// What it announces.
-constexpr int64_t kReduction = 0;
-constexpr int64_t kForward = 1;
-constexpr int64_t kEnd = 2;
+// What it notifies of.
+constexpr int64_t kReductionCall = 0;
+constexpr int64_t kForwardCall = 1;
+constexpr int64_t kEndCall = 2;
 
 /// `step` was announced by this rank, or by those that have inputs.
 detail::Participants participants_of(const JoinStep& step, int64_t size) {
@@ -25,7 +25,7 @@ detail::Participants participants_of(const JoinStep& step, int64_t size) {
 } // namespace
 
 void JoinParticipation::on_open(detail::Participants& participants) {
-  if (const auto step = notify_join_context(kReduction)) {
+  if (const auto step = notify_join_context(kReductionCall)) {
     participants = participants_of(*step, reducer_.group.size());
   }
 }
@@ -33,7 +33,7 @@ void JoinParticipation::on_open(detail::Participants& participants) {
 void JoinParticipation::on_finish(const detail::Reduction& reduction) {
   if (reduction.has_inputs && shares_steps() &&
       reducer_.observers.list.end_with_collectives()) {
-    notify_join_context(kEnd);
+    notify_join_context(kEndCall);
   }
 }
 
@@ -42,16 +42,16 @@ void JoinParticipation::on_finish(const detail::Reduction& reduction) {
 int64_t JoinParticipation::notify_forward(bool gives_buffers) {
   const bool tells =
       gives_buffers || (throws_early() && at::GradMode::is_enabled());
-  const auto step = tells ? notify_join_context(kForward) : std::nullopt;
+  const auto step = tells ? notify_join_context(kForwardCall) : std::nullopt;
   return step ? step->last_live : 0;
 }
 
 /// What comes of it is this rank's gradient too, as it is of a rank that used
 /// no parameter.
 void JoinParticipation::main_hook(const JoinStep& step) {
-  if (step.call == kForward) {
+  if (step.call == kForwardCall) {
     forward_main_hook(step.last_live);
-  } else if (step.call == kReduction) {
+  } else if (step.call == kReductionCall) {
     auto participants = participants_of(step, reducer_.group.size());
     participants.has_inputs = false;
     reducer_.backward.begin_without_inputs(participants);

@@ -12,13 +12,19 @@
 // How it works
 //
 // LibTorch's autograd accumulates each parameter's gradient of a backward at
-// one place, and calls a hook after it. The hook puts the gradient into its
-// slice of a bucket, scaled by 1/size, and counts. The hook that completes a
-// bucket starts the bucket's reduction, which goes on beside backward; buckets
-// start in order, since the ranks' collectives must match. The first hook of a
-// backward asks the engine for a call at its end: there the Reducer contributes
-// for parameters whose hook did not run, waits for the buckets, and hands the
-// slices out as gradients.
+// one place, and calls a hook after it. The hook copies the gradient into its
+// slice of a bucket, scaled by 1/size, makes the slice the gradient, and counts
+// (on a GPU one kernel copies a whole bucket when it is launched). The hook
+// that completes a bucket launches its reduction, which runs beside backward;
+// buckets are launched in order, since the ranks' collectives must match. The
+// first hook of a backward asks the engine for a call at its end: there the
+// Reducer marks the parameters ready whose hook did not run, and waits for the
+// buckets, which have the means in the slices by then.
+//
+// In the first backward it is not known how often a gradient comes, nor in
+// which order: there is one bucket for each dtype and device, launched at the
+// end. Buckets of the wanted sizes, in rank 0's order, follow from the second
+// on.
 
 namespace ddp {
 namespace {

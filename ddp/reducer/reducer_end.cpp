@@ -42,12 +42,12 @@ class Orphans final : public detail::GradientListener {
 void ReducerImpl::end() {
   detach();
   report_unwinding();
-  report_unused();
+  report_reduced_nothing();
   compare_replicas();
 }
 
 /// Where it has reduced, a checkpoint will tell whether ranks went on alone.
-void ReducerImpl::report_unused() {
+void ReducerImpl::report_reduced_nothing() {
   if ((lone_backward && lone_backward->has_looked()) ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
       !detail::ProcessGroupImpl::of(group).first_error.reason().empty()) {

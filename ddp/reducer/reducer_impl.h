@@ -73,7 +73,7 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void claim_hook();
   void lay_out(const LayoutState& state);
   void report_unwinding();
-  void report_unused();
+  void report_reduced_nothing();
   void compare_replicas();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();

@@ -10,10 +10,10 @@ namespace ddp::detail {
 
 /// What this rank has put of a gradient into the reduction.
 enum class GradState {
-  kPending, ///< nothing yet
+  kPending, ///< nothing yet; in the end: the gradient is not to be touched
   kOutside, ///< the gradient, to be copied into the slice with others
   kUnscaled, ///< the gradient, which lies in the slice itself
-  kScaled, ///< a copy of the gradient, scaled
+  kScaled, ///< a copy of the gradient, as the hook takes it
   kUnused, ///< nothing new: the gradient from before, or zero
 };
 

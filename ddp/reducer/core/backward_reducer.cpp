@@ -147,7 +147,7 @@ void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
 /// In two steps, so that where several Reducers share a backward all have
 /// started their last buckets before one waits.
 void BackwardReducer::end_backward() {
-  mark_rest_ready();
+  launch_rest();
   at_end_of_backward(&BackwardReducer::finalize_backward);
 }
 
@@ -190,7 +190,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
 }
 
 /// At the end of backward: contributes for parameters that it did not reach.
-void BackwardReducer::mark_rest_ready() {
+void BackwardReducer::launch_rest() {
   nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
   if (unfrozen_.adopt(current_.step)) {
     observers_.tell(&ReductionObserver::on_new_buckets);
@@ -243,7 +243,7 @@ void BackwardReducer::finish_backward() {
     const auto participants = observers_.participants(group_.size());
     guarded([&] {
       begin(participants);
-      mark_rest_ready();
+      launch_rest();
       finalize_backward();
     });
   }
@@ -257,7 +257,7 @@ void BackwardReducer::begin_without_inputs(const Participants& participants) {
       parameter.used = false; // what accumulated is not reduced any more
     }
     begin(participants);
-    mark_rest_ready();
+    launch_rest();
   });
 }
 

@@ -14,7 +14,7 @@ namespace ddp::detail {
 
 /// Reduces the gradients of one backward after the other: opens a reduction
 /// with the first gradient, marks those that are complete as ready, and at the
-/// end of backward adds what did not come, waits, and hands out the means.
+/// end of backward adds what did not come, waits, and populates the gradients.
 class BackwardReducer final : public GradientListener {
  public:
   /// `name` is the Reducer's, `store` its part of the group's. All that is
@@ -79,7 +79,7 @@ class BackwardReducer final : public GradientListener {
   void end_backward();
   void begin(const Participants& participants);
   void arrive(size_t index, at::Tensor& gradient);
-  void mark_rest_ready();
+  void launch_rest();
   void finalize_backward();
   void close();
 

@@ -9,7 +9,7 @@ namespace ddp::detail {
 
 /// Calls a function once, at the end of the outermost backward.
 ///
-/// Must be constructed inside a backward. A backward may run inside another
+/// `call` must come from inside a backward. A backward may run inside another
 /// (activation checkpointing); a callback that the engine is given inside the
 /// inner one runs before the rest of the outer one, so it is handed on
 /// outwards. Past the engine's limit of nesting (60) another thread runs the

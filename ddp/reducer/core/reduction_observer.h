@@ -28,7 +28,8 @@ struct Reduction : Participants {
   std::vector<size_t> unused;
 };
 
-/// Who is reported the course of a reduction. In this order:
+/// What listens to the course of a reduction. In this order, but that new
+/// buckets come before what is unused is known:
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
@@ -48,7 +49,7 @@ class ReductionObserver {
   virtual void on_own_gradient(
       const ParameterState& /*parameter*/,
       const at::Tensor& /*gradient*/) {}
-  /// If so: the parameter's gradient is in its bucket.
+  /// If so: the parameter's gradient is ready to be reduced.
   virtual void on_parameter_ready(size_t /*index*/) {}
   /// So are all of the bucket's.
   virtual void on_bucket_ready(const Bucket& /*bucket*/) {}
@@ -82,7 +83,7 @@ class ReductionObserver {
   virtual void on_reduced() {}
   /// The gradients are the means.
   virtual void on_grads_populated() {}
-  /// All is ready for the next one.
+  /// All is ready for the next one, but that buckets may be rebuilt still.
   virtual void on_end(const Reduction& /*reduction*/) {}
   /// An exception ended it, and the Reducer is of no use any more.
   virtual void on_failed() {}

@@ -44,7 +44,7 @@ class Synchronization {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }
 
-  /// A backward ended that was not reduced.
+  /// A gradient came in a backward that is not reduced.
   void accumulated() {
     accumulated_ = true;
   }
