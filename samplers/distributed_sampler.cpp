@@ -2,7 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
-#include <ddp/process_group.h>
+#include <ddp/process_group/process_group_impl.h>
 
 #include <limits>
 
@@ -14,6 +14,7 @@ DistributedSampler::DistributedSampler(
     const SamplerOptions& options)
     : DistributedSampler(size, group.size(), group.rank(), options) {
   check_same(group);
+  detail::ProcessGroupImpl::of(group).shuffles = options.shuffle();
 }
 
 DistributedSampler::DistributedSampler(

@@ -155,6 +155,7 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
       manual_seed(1, group);
       const DistributedSampler sampler(12, group);
       train();
+      mean(1, group); // of a loss: the nets stay each rank's own
       if (shuts_down) {
         group.shutdown();
       }
@@ -171,6 +172,10 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
       [&](const ProcessGroup& group) {
         train();
         group.all_reduce(torch::ones({1}));
+      },
+      [&](const ProcessGroup& group) { // an evaluation, maybe
+        train();
+        mean(1, group);
       },
       [&](const ProcessGroup& group) {
         auto layer = make_layer();

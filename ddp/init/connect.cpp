@@ -80,7 +80,7 @@ void end(c10d::ProcessGroup& group, bool complete) {
 
 /// Each rank has trained a net of its own where a Reducer was forgotten.
 void report_unused(const ProcessGroupImpl& impl) {
-  if (at::sequence_number::peek() > impl.unused_since &&
+  if (impl.is_unused_by(at::sequence_number::peek()) &&
       std::uncaught_exceptions() == 0 && impl.first_error.reason().empty()) {
     TORCH_WARN(
         "ddp: the group of ",

@@ -2,6 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/rank_report.h>
+#include <ddp/process_group/process_group_impl.h>
 
 #include <ATen/ops/tensor.h>
 
@@ -11,6 +12,8 @@ namespace {
 /// The sum over ranks in their order. Each rank also says whether it called
 /// `mean`, so that no value of one is taken for one of the other.
 double sum_of_call(bool is_mean, double value, const ProcessGroup& group) {
+  auto& impl = detail::ProcessGroupImpl::of(group);
+  const auto unused_since = impl.unused_since.load();
   double result = 0;
   std::vector<std::string> calls;
   for (const auto& of_rank : group.all_gather(
@@ -18,6 +21,8 @@ double sum_of_call(bool is_mean, double value, const ProcessGroup& group) {
     result += of_rank[0].item<double>();
     calls.push_back(of_rank[1].item<double>() != 0 ? "mean" : "sum");
   }
+  impl.unused_since = unused_since; // the ranks learnt nothing of their nets
+  impl.has_metrics = true;
   detail::check_same_calls(calls);
   return result;
 }

@@ -38,6 +38,11 @@ struct ProcessGroupImpl {
         std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
   }
 
+  /// As `unused_since` says, although means of numbers may have been exchanged.
+  bool is_unused_by(uint64_t trained) const {
+    return trained > unused_since && (shuffles || !has_metrics);
+  }
+
   static ProcessGroupImpl& of(const ProcessGroup& group) {
     return *group.impl_;
   }
@@ -94,6 +99,10 @@ struct ProcessGroupImpl {
   /// it: autograd's sequence number when `init_process_group` formed it. Beyond
   /// that, this thread has trained. Largest in other groups and afterwards.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
+  /// Whether numbers have been summed over it, which says nothing of training;
+  /// whether a sampler draws samples for it in random order, which does.
+  std::atomic<bool> has_metrics{false};
+  std::atomic<bool> shuffles{false};
   /// Collectives started so far, alike on all ranks that have come as far.
   std::atomic<int64_t> launched{0};
   /// Why it is of no more use.
