@@ -86,7 +86,7 @@ void check_same_call(const std::string& call, const ProcessGroup& group) {
 void warn_of_other_calls(const std::string& call, const ProcessGroup& group) {
   const auto text = different_calls(call, group);
   if (!text.empty() && group.rank() == 0) {
-    TORCH_WARN(text);
+    TORCH_WARN("ddp: ", text);
   }
 }
 

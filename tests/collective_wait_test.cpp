@@ -286,7 +286,11 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   const detail::heartbeat::Activity activity(
       "barrier"); // of which nobody knows
   REQUIRE_THAT(
-      detail::all_ranks(group, 1), Has(". A call that one rank makes"));
+      detail::all_ranks(group, 1, "timed out after 60 s"),
+      Has(". A call that one rank makes"));
+  REQUIRE_THAT(
+      detail::all_ranks(group, 1, "rank 2 (process 7) has ended"),
+      Has("See what that rank wrote last, and how it ended"));
 }
 
 } // namespace ddp::test::collective_wait_test

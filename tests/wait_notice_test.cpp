@@ -60,8 +60,9 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
                   : ", and is in save_checkpoint(\"",
             "; rank 2 has not come to",
             ", and is in no call of ddp's. A call that one rank makes, such as "
-            "save_checkpoint, all ranks make. Have all ranks equally many "
-            "batches, and as many of them under no_sync()?"));
+            "save_checkpoint, all ranks make, in the same order and with the "
+            "same shapes. Have all ranks equally many batches, and as many of "
+            "them under no_sync()?"));
   }
 }
 

@@ -152,7 +152,12 @@ void verify_same_model(
   detail::throw_differences(
       same_tensors ? "the options are not the same on all ranks:"
                    : "the model is not the same on all ranks:",
-      differences);
+      differences,
+      /*left_out=*/0,
+      same_tensors
+          ? "Give all ranks the same options"
+          : "Make the same net on all ranks, and freeze the same parameters: "
+            "nothing in it may depend on the rank");
 }
 
 void verify_same_parameters(

@@ -72,7 +72,7 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
     throw caused_by(failures);
   }
   throw WaitFailure{
-      c10::str(": ", reason, all_ranks(group, number)),
+      c10::str(": ", reason, all_ranks(group, number, reason)),
       WaitFailure::Kind::kNew,
       state.value_or(WaitState()).lines};
 }

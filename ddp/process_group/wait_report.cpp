@@ -21,7 +21,10 @@ constexpr const char* kBackwardRemedy =
     "Reducer, "
     "or by finish_backward()";
 constexpr const char* kCallRemedy =
-    ". A call that one rank makes, such as save_checkpoint, all ranks make";
+    ". A call that one rank makes, such as save_checkpoint, all ranks make, "
+    "in the same order and with the same shapes";
+constexpr const char* kEndRemedy =
+    ". See what that rank wrote last, and how it ended";
 constexpr const char* kBatchesRemedy =
     ". Have all ranks equally many batches, and as many of them under "
     "no_sync()? A DistributedSampler sees to the first, drop_last leaves out "
@@ -96,11 +99,12 @@ std::string name_place(
 }
 
 /// "; ranks 0 and 2 wait in CALL; rank 1 ..." and what to do, without those
-/// that came in call `left_out`.
+/// that came in call `left_out`. `has_ended`: a rank did without leaving.
 std::string name_places(
     const std::vector<WaitStatus>& ranks,
     int64_t number,
-    const std::string& left_out) {
+    const std::string& left_out,
+    bool has_ended) {
   std::vector<std::string> calls = {own_call()};
   std::string text;
   for (const auto& [where, of] : group_ranks(ranks)) {
@@ -110,7 +114,8 @@ std::string name_places(
     text += "; " + name_place(where, of, number);
     calls.push_back(where.call);
   }
-  return text + (text.empty() ? "" : remedy(calls));
+  return has_ended ? text + kEndRemedy
+                   : text + (text.empty() ? "" : remedy(calls));
 }
 
 } // namespace
@@ -194,9 +199,16 @@ std::string own_remedy() {
   return remedy({own_call(), ""});
 }
 
-std::string all_ranks(const ProcessGroupImpl& group, int64_t number) {
+std::string all_ranks(
+    const ProcessGroupImpl& group,
+    int64_t number,
+    const std::string& reason) {
   const auto ranks = group.failure_store->wait_status(group.scope, number);
-  return ranks.empty() ? own_remedy() : name_places(ranks, number, "");
+  const bool has_ended = reason.find(backends::kHasEnded) != std::string::npos;
+  if (ranks.empty()) {
+    return has_ended ? kEndRemedy : own_remedy();
+  }
+  return name_places(ranks, number, "", has_ended);
 }
 
 bool tell_of_wait(
@@ -209,7 +221,7 @@ bool tell_of_wait(
       return false;
     }
     const auto ranks = group.failure_store->wait_status(group.scope, number);
-    text += name_places(ranks, number, text);
+    text += name_places(ranks, number, text, /*has_ended=*/false);
   }
   warn_of_wait(group.wait_notice, this_rank(group), text);
   return true;

@@ -31,8 +31,12 @@ std::string reason_of_end(
 std::string own_remedy();
 
 /// Which ranks wait in which call while this one waits for collective `number`,
-/// and what to do; the group has a failure store.
-std::string all_ranks(const ProcessGroupImpl& group, int64_t number);
+/// and what to do, by what they wait in or because of `reason`; the group has a
+/// failure store.
+std::string all_ranks(
+    const ProcessGroupImpl& group,
+    int64_t number,
+    const std::string& reason);
 
 /// Says what this rank waits for, unless another has told of its own wait,
 /// which continues. `state` is what it found when it said that it waits.

@@ -17,6 +17,9 @@ bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 /// How the text of a timeout begins, before the seconds.
 constexpr const char* kTimedOut = "timed out after ";
 
+/// Of a process that did not leave its group.
+constexpr const char* kHasEnded = ") has ended";
+
 /// "timed out after 14 s".
 inline std::string timed_out_after(std::chrono::milliseconds time) {
   return c10::str(kTimedOut, seconds(time), " s");

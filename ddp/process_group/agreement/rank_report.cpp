@@ -66,7 +66,8 @@ void check_same_calls(const std::vector<std::string>& calls) {
 void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,
-    size_t left_out) {
+    size_t left_out,
+    const std::string& remedy) {
   const auto shown = std::min(differences.size(), kMaxDifferences);
   left_out += differences.size() - shown;
   std::ostringstream text;
@@ -76,6 +77,9 @@ void throw_differences(
   }
   if (left_out > 0) {
     text << "\n  ... and " << left_out << " more";
+  }
+  if (!remedy.empty()) {
+    text << "\n  " << remedy; // ddprun takes it for a part of the text
   }
   DDP_THROW(ValueError, text.str());
 }

@@ -47,10 +47,12 @@ std::string name_by_ranks(const std::vector<std::string>& texts);
 void check_same_calls(const std::vector<std::string>& calls);
 
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
-/// differences, and how many there are beside these and `left_out` already.
+/// differences, how many there are beside these and `left_out` already, and a
+/// line of what to do, if there is a `remedy`.
 [[noreturn]] void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,
-    size_t left_out = 0);
+    size_t left_out = 0,
+    const std::string& remedy = "");
 
 } // namespace ddp::detail

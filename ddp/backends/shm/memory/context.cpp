@@ -2,6 +2,7 @@
 
 #include <common/text.h>
 #include <ddp/backends/common/arguments.h>
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/internal/check.h>
 
 #include <linux/futex.h>
@@ -212,8 +213,7 @@ std::string Context::describe_end(int rank) const {
       "rank {} (process {}{}",
       rank,
       peers_[rank].pid,
-      memory(rank).control().left.load() ? ") has left the group"
-                                         : ") has ended");
+      memory(rank).control().left.load() ? ") has left the group" : kHasEnded);
 }
 
 void Context::leave() {
