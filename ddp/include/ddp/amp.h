@@ -19,16 +19,15 @@ class Optimizer;
 
 namespace ddp {
 
-/// Python's names and defaults.
+/// Options of `GradScaler`, with Python's names and defaults.
 struct GradScalerOptions {
   TORCH_ARG(double, init_scale) = 65536.;
-  /// What the scale is multiplied by after `growth_interval` steps in a row
-  /// without infinity or NaN; > 1.
+  /// Factor after `growth_interval` steps in a row that were finite; > 1.
   TORCH_ARG(double, growth_factor) = 2.;
-  /// What it is multiplied by after a step with one; < 1.
+  /// Factor after a step with infinity or NaN; < 1.
   TORCH_ARG(double, backoff_factor) = .5;
   TORCH_ARG(int64_t, growth_interval) = 2000;
-  /// Off: everything passes through, and `step` is the optimizer's.
+  /// False: values pass through unchanged, and `step` is the optimizer's.
   TORCH_ARG(bool, enabled) = true;
 };
 
@@ -45,17 +44,18 @@ struct GradScalerOptions {
 ///   scaler.update();
 /// ```
 ///
-/// The mean of gradients of which one is infinite or NaN is so on all ranks, so
-/// after a backward with a `Reducer` all skip the same steps. Where ranks have
-/// gradients of their own (ignored parameters, sharded optimizers, steps under
-/// `no_sync`), pass the group: then ranks agree, by an all-reduce of one number
-/// in each `unscale_`.
+/// A mean of gradients of which one is infinite or NaN is so on all ranks.
+/// After a backward with a `Reducer`, all ranks thus skip the same steps. If
+/// gradients differ between ranks (ignored parameters, sharded optimizers,
+/// steps under `no_sync`), pass the group. Ranks then agree, by an all-reduce
+/// of one number in each `unscale_`.
 ///
-/// Not together with `Reducer::step_in_backward`. Throws `c10::Error` where
-/// calls come in the wrong order, as Python does. Not thread-safe. Source:
+/// Not together with `Reducer::step_in_backward`. Throws `c10::Error` for calls
+/// in the wrong order, as Python does. Not thread-safe. Source:
 /// pytorch/torch/amp/grad_scaler.py.
 class DDP_API GradScaler {
  public:
+  /// Throws `c10::ValueError` for options out of range. Not collective.
   explicit GradScaler(
       const GradScalerOptions& options = {},
       ProcessGroup group = {});
@@ -65,41 +65,41 @@ class DDP_API GradScaler {
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in
-  /// place, and looks for infinity and NaN. `step` does so where it was not
+  /// place, and looks for infinity and NaN. `step` does so if it was not
   /// called. Collective if a group was passed. Throws `c10::ValueError` if a
-  /// gradient is of half precision: parameters have to be of single precision.
+  /// gradient is of half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
-  /// Lets the optimizer make its step unless a gradient is infinite or NaN.
-  /// Returns whether it did. Waits for the gradients where they are on a GPU.
-  /// Without a closure: the optimizer would unscale after each of its calls.
+  /// Calls the optimizer's `step` unless a gradient is infinite or NaN. Returns
+  /// whether it did. Waits for gradients on a GPU. Takes no closure: the
+  /// optimizer would unscale after each of its calls. Collective as `unscale_`.
   bool step(torch::optim::Optimizer& optimizer);
 
-  /// Makes the scale what the steps since the last `update` ask for, or
-  /// `new_scale`. Call it once, after the steps of all optimizers.
+  /// Sets the scale from the steps since the last `update`, or to `new_scale`.
+  /// Call it once, after the steps of all optimizers.
   void update(std::optional<double> new_scale = std::nullopt);
 
-  /// The scale; 1 where it is not enabled. Waits for a GPU.
+  /// The scale; 1 if it is not enabled. Waits for a GPU.
   double get_scale() const;
 
   bool is_enabled() const {
     return options_.enabled();
   }
 
-  /// Scale, options and count by Python's names; empty if it is not enabled.
+  /// Scale, options and count, with Python's names; empty if it is not enabled.
   /// For `TrainingState::add`, after `update`.
   c10::IValue state_dict() const;
 
-  /// Takes over what `state_dict`, or Python's, returned. If it is not enabled,
-  /// nothing. Throws `c10::Error` for a state that is empty, or no scaler's;
-  /// then nothing has changed.
+  /// Loads the result of `state_dict`, or of Python's. Does nothing if it is
+  /// not enabled. Throws `c10::Error` for a state that is empty, or not a
+  /// scaler's; then nothing has changed.
   void load_state_dict(const c10::IValue& state);
 
  private:
   enum class Stage { kReady, kUnscaled, kStepped };
   struct PerOptimizer {
     Stage stage = Stage::kReady;
-    at::Tensor found_inf; ///< none where no gradient was looked at
+    at::Tensor found_inf; ///< none if no gradient was checked
   };
 
   void start(c10::Device device);
@@ -115,8 +115,8 @@ class DDP_API GradScaler {
 };
 
 /// While one lives, this thread's operators on `device` compute in `dtype`
-/// where that loses nothing that matters (`kHalf` or `kBFloat16`, chosen by
-/// operator): Python's `with torch.autocast(device, dtype)`.
+/// (`kHalf` or `kBFloat16`) if no relevant precision is lost, chosen by
+/// operator: Python's `with torch.autocast(device, dtype)`.
 ///
 /// ```
 /// torch::Tensor loss;
@@ -130,10 +130,11 @@ class DDP_API GradScaler {
 /// Parameters and their gradients stay of single precision. Guards nest.
 class DDP_API AutocastGuard {
  public:
+  /// Throws `c10::ValueError` for another `dtype`.
   [[nodiscard]] AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
-  /// Puts back what was; the outermost forgets converted weights.
+  /// Restores the former state; the outermost one drops converted weights.
   ~AutocastGuard();
 
  private:

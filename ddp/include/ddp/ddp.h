@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything: `#include <ddp/ddp.h>`.
+/// The whole library: `#include <ddp/ddp.h>`.
 
 #include <ddp/amp.h>
 #include <ddp/checkpoint/checkpoint.h>

@@ -11,7 +11,7 @@
 #include <utility>
 
 namespace ddp {
-/// The module behind `DistributedDataParallel`; see there.
+/// The module that `DistributedDataParallel` holds; see that class.
 template <typename Net>
 class DistributedDataParallelImpl : public torch::nn::Module,
                                     public WrappedModule {
@@ -28,19 +28,19 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
-  /// Collective if it gives every rank rank 0's buffers first, which
-  /// `ReducerOptions().buffer_sync` says: by default as in Python, before the
-  /// first forward and before each that comes after one with gradients to
-  /// follow. So a forward under `NoGradGuard` is collective if it is the first
-  /// after a training step, and those after it are not; ranks that evaluate on
-  /// their own call `module()`, or choose `BufferSync::kTrainingForward`.
+  /// Collective if it first gives every rank rank 0's buffers;
+  /// `ReducerOptions().buffer_sync` sets when. By default, as in Python, the
+  /// first forward does so, and each forward whose predecessor had gradients to
+  /// follow. A forward under `NoGradGuard` is therefore collective if it is the
+  /// first after a training step; later ones are not. Ranks that evaluate alone
+  /// call `module()` or set `BufferSync::kTrainingForward`.
   ///
-  /// If all parameters are on the group's device, tensors inside the arguments
-  /// (see `visit_tensors`) are moved there: an argument with a tensor elsewhere
-  /// is replaced by a copy, which lives until forward returns, and all others
-  /// are passed as they are. Throws `c10::ValueError` if an argument cannot be
-  /// copied or, not being moved, is on a device that the module is not on. What
-  /// the module throws passes through.
+  /// If all parameters are on the group's device, the call moves tensors inside
+  /// the arguments (see `visit_tensors`) there. A copy replaces an argument
+  /// with a tensor elsewhere and lives until forward returns. Other arguments
+  /// are passed unchanged. Throws `c10::ValueError` if an argument cannot be
+  /// copied, or is not moved and is on a device that the module is not on.
+  /// Exceptions of the module pass through.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const detail::ForwardScope scope(forward_state_);
@@ -58,7 +58,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     reducer().step_in_backward(optimizer);
   }
 
-  /// See `Reducer::no_sync`. Must enclose the forward too, as in Python.
+  /// See `Reducer::no_sync`. Must also enclose the forward, as in Python.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
     return reducer().no_sync();
   }
@@ -106,17 +106,17 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   detail::ForwardState forward_state_;
 };
 
-/// Wraps a module as Python's DistributedDataParallel does: `model->forward()`
-/// takes and returns what `Net`'s does, gradients are averaged during
-/// `backward()`, buffers follow rank 0's, and parameter names begin with
+/// Wraps a module as Python's DistributedDataParallel does. `model->forward()`
+/// takes and returns the same types as `Net`'s. `backward()` averages
+/// gradients, buffers follow rank 0's, and parameter names begin with
 /// "module.".
 ///
 ///     ddp::DistributedDataParallel<Net> model(net, group);
 ///
 /// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. It is not
-/// cloned, and needs no `clone()`. Construction is collective, and so is
-/// `forward` in training and once after it, see there. See `Reducer` for what
-/// is averaged, compared and thrown.
+/// cloned, and needs no `clone()`. Construction is collective; for `forward`
+/// see its comment. `Reducer` documents the averaging, the comparisons and the
+/// errors.
 template <typename Net>
 class DistributedDataParallel
     : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {

@@ -15,8 +15,8 @@
 
 namespace ddp {
 
-/// Makes of a signal to any rank a stop at the same step on all ranks, so that
-/// they can save and leave:
+/// Turns a signal to any rank into a stop at the same step on all ranks, so
+/// that they can save and exit:
 ///
 ///     ddp::StopSignal stop(group);
 ///     while (...) {
@@ -27,32 +27,32 @@ namespace ddp {
 ///       }
 ///     }
 ///
-/// Which ranks get it (ddprun passes SIGTERM on to all, a batch system may send
-/// it to one), and when, does not matter. The same signal again within 2 s is
-/// taken for the same request (a batch system and a launcher may both send it);
-/// after that it does what it did before this object was: by default it ends
-/// the process, so that one that hangs, or saves for too long, can be stopped.
-/// SIGINT stays as it was unless it is among `signals`. Not thread-safe.
+/// It does not matter which ranks get the signal (ddprun forwards SIGTERM to
+/// all, a batch system may send it to one), or when. The same signal again
+/// within 2 s is the same request (a batch system and a launcher may both send
+/// it). After that it has its former effect: by default it ends the process,
+/// for instance one that hangs, or saves for too long. SIGINT does not change
+/// unless it is among `signals`. Not thread-safe.
 class DDP_API StopSignal {
  public:
-  /// From now on takes these signals. Without communication. Throws
-  /// `c10::Error` if there is another StopSignal, `c10::ValueError` if a number
-  /// is not a signal's that can be caught.
+  /// Handles these signals from now on. Not collective. Throws `c10::Error` if
+  /// there is another StopSignal, `c10::ValueError` if a number is not that of
+  /// a signal that can be caught.
   [[nodiscard]] explicit StopSignal(
       const ProcessGroup& group,
       const std::vector<int>& signals = {SIGTERM, SIGUSR1});
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  /// Puts the handlers from before back. Without communication.
+  /// Restores the former handlers. Not collective.
   ~StopSignal();
 
-  /// Whether to stop, the same on all ranks; once true it stays true.
+  /// Whether to stop, equal on all ranks; once true it stays true.
   ///
-  /// Call it once in each step. It starts to tell the other ranks, in the
-  /// host's memory also if the group has GPUs, and returns what they told in
-  /// the call before: so it costs a step next to nothing, and a signal is
-  /// answered one call later than it could be (in a group of one at once).
-  /// Collective; throws as collectives do.
+  /// Call it once in each step. It starts to report to the other ranks, in the
+  /// host's memory even if the group has GPUs, and returns their reports from
+  /// the call before. So a step's cost is negligible, and a signal takes effect
+  /// one call later than possible (immediately in a group of one). Collective;
+  /// throws as collectives do.
   bool requested();
 
  private:
@@ -61,16 +61,16 @@ class DDP_API StopSignal {
 };
 
 struct ElasticOptions {
-  /// For each group; its ranks and where they meet are the launcher's to say.
+  /// For each group; the launcher sets its ranks and where they meet.
   TORCH_ARG(ProcessGroupOptions, group);
 
-  /// After how many steps each rank keeps a copy of the state in its host's
-  /// memory. If a node is lost, the job continues from the last copy.
+  /// The number of steps after which each rank copies the state to its host's
+  /// memory. If a node is lost, the job resumes from the last copy.
   TORCH_ARG(int64_t, commit_every) = 1;
 };
 
-/// Thrown by `ElasticRun::step` if the nodes of the job change; for `elastic`
-/// alone to catch.
+/// Thrown by `ElasticRun::step` if the nodes of the job change; only `elastic`
+/// may catch it.
 class DDP_API MembershipChanged : public std::exception {
  public:
   const char* what() const noexcept override;
@@ -84,22 +84,22 @@ class DDP_API ElasticRun {
 
   const ProcessGroup& group() const;
 
-  /// Puts `state`, whose parts have to live until the function returns, where
-  /// the job was when its nodes changed: a rank that took part sends it to all,
-  /// that with the most steps, or the lowest such rank. Returns false if there
+  /// Restores `state`, whose parts must live until the function returns, to the
+  /// job's state when its nodes changed. A rank that took part sends it to all:
+  /// that with the most steps, or the lowest of these. Returns false if there
   /// is none, as in a new job: then load a checkpoint, if there is one. From
-  /// now on `step` keeps copies of this state. What each rank has of its own
-  /// (random states) is left as it is, with a warning.
+  /// now on `step` keeps copies of this state. State that differs between ranks
+  /// (random states) is not changed; a warning says so.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
   /// and `c10::ValueError` for a part that is sharded over ranks
-  /// (`ZeroRedundancyOptimizer`), of which each copy would have a share only.
+  /// (`ZeroRedundancyOptimizer`), of which each copy would have only a share.
   bool sync(const TrainingState& state);
 
-  /// The end of a step, where the state is whole: keeps a copy of it. If the
-  /// job's nodes change and no one is lost, all ranks throw `MembershipChanged`
-  /// in the same call; agreeing on that costs a step next to nothing.
-  /// Collective; throws as collectives do.
+  /// Ends a step, at which the state is whole: keeps a copy of it. If the job's
+  /// nodes change and none is lost, all ranks throw `MembershipChanged` in the
+  /// same call; the cost of this agreement is negligible. Collective; throws as
+  /// collectives do.
   void step();
 
  private:
@@ -113,9 +113,8 @@ class DDP_API ElasticRun {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Forms the job's group and calls `train`; where nodes come or go meanwhile,
-/// and ddprun runs the job, calls it again with the group of those that are
-/// there then, in the same process:
+/// Forms the job's group and calls `train`. If ddprun runs the job and nodes
+/// join or leave, calls it again with the new group, in the same process:
 ///
 ///     ddp::elastic([](ddp::ElasticRun& run) {
 ///       auto net = std::make_shared<Net>();
@@ -129,20 +128,20 @@ class DDP_API ElasticRun {
 ///       }
 ///     });
 ///
-/// What `train` makes it makes anew in each call; by `sync` it goes on where
-/// the job was. A node that joins makes all ranks leave at the same `step`, and
-/// nothing is lost. Where a node is lost, collectives of the others throw, and
-/// the job goes on from the last copy that `step` kept: what was done since
-/// is done again, so that in the state each sample counts once.
+/// Each call of `train` creates its objects again; `sync` resumes the job. A
+/// node that joins makes all ranks leave at the same `step`, and nothing is
+/// lost. If a node is lost, collectives of the others throw, and the job
+/// resumes from the last copy that `step` kept. Later steps are repeated, so
+/// that in the state each sample counts once.
 ///
-/// `train` must let exceptions of collectives pass, and keep no group. One that
-/// does not follow from such a change ends the job's attempt as ever. Where
-/// `train` has returned on some rank, it is called no more on any, also on one
-/// that joins. Without ddprun, or on one node, it is called once.
+/// `train` must not catch exceptions of collectives, or keep a group. An
+/// exception with another cause ends the job's attempt as usual. Once `train`
+/// has returned on some rank, it is not called again on any, including one that
+/// joins. Without ddprun, or on one node, it is called once.
 ///
-/// In place of `init_process_group`, with which it is collective; throws as
-/// that does, and what `train` throws. `c10::ValueError` where the options
-/// name a rank, a size or a master, or `commit_every` is less than 1.
+/// Replaces `init_process_group`, with which it is collective; throws as that
+/// does, and what `train` throws. Throws `c10::ValueError` if the options name
+/// a rank, a size or a master, or `commit_every` is less than 1.
 DDP_API void elastic(
     const std::function<void(ElasticRun&)>& train,
     const ElasticOptions& options = {});

@@ -20,22 +20,22 @@ struct JoinState;
 /// One call of `Joinable::notify_join_context` in a `Join`, the same on all
 /// ranks.
 struct JoinStep {
-  /// What the ranks that have inputs are about to do, as they passed it.
+  /// The kind of step that ranks with inputs begin, as they passed it.
   int64_t call = 0;
-  /// How many ranks have inputs, and the highest of them.
+  /// The number of ranks that have inputs, and the highest of them.
   int64_t live = 1;
   int64_t last_live = 0;
-  /// What means are to be divided by: the size of the group or, without
+  /// The divisor of means: the size of the group or, without
   /// `divide_by_initial_world_size`, `live`.
   int64_t divisor = 1;
 };
 
-/// Something that communicates in each step, in which ranks without inputs have
-/// to take part: a Reducer, a sharded optimizer, a program's own collectives.
+/// An object that communicates in each step, in which ranks without inputs must
+/// take part: a Reducer, a sharded optimizer, or a program's own collectives.
 ///
 /// Derive from it, call `notify_join_context` right before the collectives, and
-/// have `main_hook` call the same collectives with neutral values. Source: the
-/// meaning is that of torch/distributed/algorithms/join.py.
+/// have `main_hook` call the same collectives with neutral values. Source: as
+/// in torch/distributed/algorithms/join.py.
 class DDP_API Joinable {
  public:
   Joinable() = default;
@@ -44,36 +44,37 @@ class DDP_API Joinable {
   virtual ~Joinable();
 
  protected:
-  /// To be called before the collectives of each step: tells the ranks without
-  /// inputs to call theirs. `call`, not negative, tells several kinds apart.
-  /// Nothing, at no cost, unless a `Join` of this object lives. Collective then
-  /// over the `Join`'s group. Throws `EarlyTermination` if a rank's inputs have
-  /// ended and `throw_on_early_termination` is set, and `c10::Error` if other
-  /// ranks announce something else.
+  /// Call it before each step's collectives: it makes the ranks without inputs
+  /// call theirs. `call` (>= 0) distinguishes several kinds. Without a `Join`
+  /// of this object it does nothing, at no cost; with one it is collective over
+  /// the `Join`'s group. Throws `EarlyTermination` if a rank's inputs have
+  /// ended and `throw_on_early_termination` is set, and `c10::Error` if `call`
+  /// is negative or other ranks pass another one.
   std::optional<JoinStep> notify_join_context(int64_t call = 0);
 
   /// Whether a `Join` of this object lives with `throw_on_early_termination`.
   bool throws_early() const;
 
-  /// Whether a `Join` of this object lives in which the collectives of another
-  /// one may begin before this one's end; both overlap (see below). Then
-  /// `complete_main_hook` is called when the next `notify_join_context` comes,
-  /// so what communicates at the end needs one of its own.
+  /// Whether a `Join` of this object lives in which another overlapping
+  /// object's collectives may begin before this one's end (see `overlaps`). The
+  /// next `notify_join_context` then calls `complete_main_hook`, so collectives
+  /// at the end need a call of their own.
   bool shares_steps() const;
 
-  /// Called on each rank without inputs where the others call
+  /// Called on each rank without inputs if the others call
   /// `notify_join_context`.
   virtual void main_hook(const JoinStep& step) = 0;
 
-  /// Whether `main_hook` only starts collectives, which `complete_main_hook`
-  /// waits for: if others may begin before, as Reducers that share a backward.
+  /// Whether `main_hook` only starts collectives, and `complete_main_hook`
+  /// waits for them, because other objects' collectives may begin before, as
+  /// with Reducers that share a backward.
   virtual bool overlaps() const {
     return false;
   }
   virtual void complete_main_hook() {}
 
-  /// Called on all ranks when the last one has joined. `root` had inputs as
-  /// long as any other.
+  /// Called on all ranks when the last one has joined. No rank had inputs
+  /// longer than `root`.
   virtual void post_hook(int64_t /*root*/) {}
 
  private:
@@ -81,32 +82,32 @@ class DDP_API Joinable {
   detail::JoinState* join_ = nullptr;
 };
 
-/// Thrown on all ranks if inputs of one have ended, if a `Join` asks for it.
+/// Thrown on all ranks if one rank's inputs have ended and a `Join` asks for
+/// it.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
 
-/// Options of `Join`, by Python's names and defaults. All ranks must pass the
-/// same.
+/// Options of `Join`, with Python's names and defaults; equal on all ranks.
 struct JoinOptions {
-  /// Whether gradients are divided by the size of the group, also if fewer
-  /// ranks have inputs: each sample counts the same. Without it, by the number
-  /// of those that have: each step counts the same. A communication hook that
-  /// takes unscaled gradients divides by what it likes.
+  /// Whether gradients are divided by the size of the group even if fewer ranks
+  /// have inputs: each sample counts the same. Otherwise, by the number of
+  /// ranks with inputs: each step counts the same. A communication hook that
+  /// takes unscaled gradients chooses its divisor.
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
 
   /// Whether all ranks throw `EarlyTermination` as soon as one has no inputs,
-  /// for programs with collectives that cannot be shadowed: a wrapper before
-  /// its forward, an attached Reducer when backward begins.
+  /// for programs with collectives that the other ranks cannot match: a wrapper
+  /// before its forward, an attached Reducer when backward begins.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
-  /// Off, there is no `Join`: for loops that know their inputs to be even.
+  /// False disables the `Join`, for loops with an equal number of inputs.
   TORCH_ARG(bool, enable) = true;
 };
 
-/// Lets ranks have different numbers of steps. At the end of its scope a rank
-/// whose inputs have ended takes part in what the others still do, until theirs
-/// have ended too:
+/// Lets ranks have different numbers of steps. At the end of its scope, a rank
+/// whose inputs have ended takes part in the collectives of the others until
+/// their inputs have ended too:
 ///
 ///     {
 ///       auto join = reducer.join();
@@ -115,10 +116,10 @@ struct JoinOptions {
 ///       }
 ///     }
 ///
-/// Gradients of ranks without inputs count as zero, and they get the means of
-/// the others, which `Reducer::step_in_backward` steps by. In the end all have
-/// the parameters and buffers of the highest rank that had inputs longest. A
-/// rank's optimizer keeps its state of its last step, unless it steps in
+/// Gradients of ranks without inputs count as zero. These ranks get the means
+/// of the others, with which `Reducer::step_in_backward` steps. In the end all
+/// have the parameters and buffers of the highest rank that had inputs longest.
+/// A rank's optimizer keeps the state of its last step, unless it steps in
 /// backward or is a `ZeroRedundancyOptimizer`.
 ///
 /// An exception that leaves the scope passes through, as without a `Join`.
@@ -126,22 +127,22 @@ class DDP_API Join {
  public:
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
-  /// `group`: over what ranks tell each other that they continue, one message
-  /// of 8 bytes for each rank and call; nothing else may use it meanwhile but
-  /// the joinables. All ranks pass the same joinables in the same order. Not
-  /// collective. Throws `c10::ValueError` if there is none, one is there twice
-  /// or has a `Join` already, or another `Join` lives on the group or on a
-  /// duplicate of it: the two would wait for each other.
+  /// `group`: over which ranks report that they have inputs, one message of 8
+  /// bytes for each rank and call. Only the joinables may use it meanwhile. All
+  /// ranks pass the same joinables in the same order. Not collective. Throws
+  /// `c10::ValueError` if there is none, one is there twice or already has a
+  /// `Join`, or another `Join` lives on the group or on a duplicate of it: the
+  /// two would deadlock.
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,
       const JoinOptions& options = {});
 
-  /// Calls `finish()`, unless an exception is on its way through the scope.
+  /// Calls `finish()`, unless an exception leaves the scope.
   ~Join() noexcept(false);
 
-  /// This rank has no more inputs: shadows the others until none has. Throws
-  /// what a collective does, and `EarlyTermination` if a rank has inputs and
+  /// This rank has no more inputs: it runs main hooks until no rank has inputs.
+  /// Throws as collectives do, and `EarlyTermination` if a rank has inputs and
   /// `throw_on_early_termination` is set. Collective.
   void finish();
 

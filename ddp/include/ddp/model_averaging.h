@@ -17,7 +17,7 @@ class Optimizer;
 namespace ddp {
 
 /// Averages parameters over ranks in some steps, for training in which ranks do
-/// not average their gradients in each (`PostLocalSGDHook`):
+/// not average their gradients in each step (`PostLocalSGDHook`):
 ///
 /// ```
 /// loss.backward();
@@ -25,26 +25,26 @@ namespace ddp {
 /// averager.average_parameters(optimizer);
 /// ```
 ///
-/// Each rank divides before the sum, as in Python: the same bits over gloo.
-/// What Python's PostLocalSGDOptimizer is for, the step in checkpoints, is
-/// `TrainingState::add("averager", averager)`.
+/// Each rank divides before the sum, as in Python: the same bits over gloo. In
+/// place of Python's PostLocalSGDOptimizer, which keeps the step in
+/// checkpoints, use `TrainingState::add("averager", averager)`.
 class DDP_API ModelAverager {
  public:
   virtual ~ModelAverager() = default;
 
-  /// Ends a step: averages `parameters` if it is due. Those without a gradient
-  /// on any rank are left alone. Collective in the steps that are due.
+  /// Ends a step: averages `parameters` if it is due. Parameters without a
+  /// gradient on all ranks do not change. Collective in the steps that are due.
   void average_parameters(const std::vector<at::Tensor>& parameters);
 
-  /// The same for all parameters of an optimizer.
+  /// As above, for all parameters of an optimizer.
   void average_parameters(const torch::optim::Optimizer& optimizer);
 
-  /// How many steps have ended.
+  /// The number of steps that have ended.
   int64_t step() const {
     return step_;
   }
 
-  /// The step; equal on all ranks.
+  /// The step; equal on all ranks. Not collective.
   c10::IValue state_dict() const;
   void load_state_dict(const c10::IValue& state);
 
@@ -56,12 +56,12 @@ class DDP_API ModelAverager {
   int64_t step_ = 0;
 };
 
-/// Options of `PeriodicModelAverager`, by Python's names.
+/// Options of `PeriodicModelAverager`, with Python's names.
 struct PeriodicModelAveragerOptions {
-  /// After how many steps parameters are averaged again.
+  /// The number of steps between two averagings.
   TORCH_ARG(int64_t, period) = 1;
 
-  /// How many steps go without before the first time.
+  /// The number of steps before the first averaging.
   TORCH_ARG(int64_t, warmup_steps) = 0;
 };
 
@@ -84,24 +84,24 @@ class DDP_API PeriodicModelAverager final : public ModelAverager {
 /// Sizes of groups by period.
 using PeriodGroupSizes = std::map<int64_t, int64_t>;
 
-/// Options of `HierarchicalModelAverager`, by Python's names.
+/// Options of `HierarchicalModelAverager`, with Python's names.
 struct HierarchicalModelAveragerOptions {
-  /// By period, how many neighbouring ranks average after so many steps. The
-  /// last is all of them.
+  /// For each period, in steps, the number of neighbouring ranks that average.
+  /// The last is the size of the group.
   TORCH_ARG(PeriodGroupSizes, period_group_size);
 
-  /// How many steps go without before the first time.
+  /// The number of steps before the first averaging.
   TORCH_ARG(int64_t, warmup_steps) = 0;
 };
 
-/// Averages parameters over small groups often, and over larger ones more
-/// seldom: in each step whose number, from 0, is a multiple of a period, over
+/// Averages parameters over small groups often, and over larger ones less
+/// often. A step whose number, from 0, is a multiple of a period averages over
 /// the group of the longest such period.
 class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
   /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` if a
   /// period or size is below 1, a size does not divide that of `group`, the
-  /// last is not that, or `warmup_steps` is below 0.
+  /// last size is not that of `group`, or `warmup_steps` is below 0.
   HierarchicalModelAverager(
       const ProcessGroup& group,
       const HierarchicalModelAveragerOptions& options);

@@ -8,38 +8,36 @@
 
 namespace ddp {
 
-/// `torch::optim::Adam` that computes what Python's `torch.optim.Adam` does on
-/// the CPU, to the last bit.
+/// `torch::optim::Adam` with the result of Python's `torch.optim.Adam` on the
+/// CPU, to the last bit.
 ///
-/// LibTorch's takes the averages of the gradients in another way, so that a
-/// training differs from Python's by about 1e-7 in each step. Options and state
-/// are LibTorch's. `step` throws `c10::Error` for sparse gradients. Source:
-/// Kingma and Ba, https://arxiv.org/abs/1412.6980, as PyTorch computes it.
+/// LibTorch's Adam computes the averages of the gradients differently, so each
+/// step differs from Python's by about 1e-7. Options and state are LibTorch's.
+/// `step` throws `c10::Error` for sparse gradients. Source: Kingma and Ba,
+/// https://arxiv.org/abs/1412.6980, as PyTorch computes it.
 class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::AdamW`, likewise: the weights decay by themselves and not by
-/// way of the gradients (Loshchilov and Hutter,
-/// https://arxiv.org/abs/1711.05101).
+/// `torch::optim::AdamW`, likewise: the weights decay directly and not through
+/// the gradients (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101).
 class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::SGD` in one pass: gradient, momentum and parameter are read
-/// and written once, if LibTorch's step goes over memory for each term.
+/// `torch::optim::SGD` in one pass: it reads and writes gradient, momentum and
+/// parameter once. LibTorch's step passes over memory for each term.
 ///
-/// Options and state are LibTorch's, so schedulers and checkpoints know it. The
-/// kernels, and so the bits, are those of Python's
+/// Options and state are LibTorch's, so schedulers and checkpoints support it.
+/// The kernels, and so the bits, are those of Python's
 /// `torch.optim.SGD(fused=True)`; they differ from LibTorch's in the last bit.
-/// Tensors that do not lie in memory as their parameter does are copied in each
-/// step. `step` throws `c10::Error` for sparse gradients and complex
-/// parameters, and where it is captured in a CUDA graph as the first one with
-/// momentum.
+/// Tensors whose memory layout differs from their parameter's are copied in
+/// each step. `step` throws `c10::Error` for sparse gradients and complex
+/// parameters, and if the first step with momentum is captured in a CUDA graph.
 class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
@@ -67,20 +65,20 @@ class DDP_API FusedAdamW : public torch::optim::AdamW {
 ///     {"state": {0: {"exp_avg": tensor, ...}, ...},
 ///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
 ///
-/// Dictionaries keep the order of insertion; parameters are counted through all
-/// groups, and those that were never updated have no state. Tensors are those
-/// of the optimizer, not copies. For torch::optim::SGD, Adam, AdamW, RMSprop,
-/// Adagrad and LBFGS; throws `c10::NotImplementedError` for another. Not
+/// Dictionaries keep the order of insertion. Parameters are numbered through
+/// all groups; those that were never updated have no state. The result shares
+/// the optimizer's tensors. For torch::optim::SGD, Adam, AdamW, RMSprop,
+/// Adagrad and LBFGS; throws `c10::NotImplementedError` for others. Not
 /// collective.
 DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 
 /// Puts `optimizer` into a state that `optimizer_state`, or Python's
 /// `state_dict()`, returned: values and options, such as the learning rate.
 ///
-/// Tensors are copied to dtype and device of their parameters. What only
-/// Python's optimizers have (`foreach`, `fused`, ...) is passed over, but for
-/// options that change the result (`maximize`): throws `c10::ValueError` if
-/// these are on, and if groups, numbers of parameters or shapes differ or
+/// Tensors are copied to their parameters' dtype and device. Options that only
+/// Python's optimizers have (`foreach`, `fused`, ...) are ignored, except those
+/// that change the result (`maximize`). Throws `c10::ValueError` if one of
+/// these is on, if groups, numbers of parameters or shapes differ, or if
 /// something is missing; then the optimizer has not changed. Not collective.
 DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,

@@ -19,47 +19,46 @@ namespace ddp {
 
 class Reducer;
 
-/// What a Reducer has done and how long it took, on this rank. Names and
-/// meanings are those of Python's DDPLoggingData, but for `num_timed`. Indices
-/// are those of `Reducer::parameters()`. Parameters with sparse gradients are
-/// in no bucket.
+/// A Reducer's counts and times on this rank. Names and meanings are those of
+/// Python's DDPLoggingData, except `num_timed`. Indices are those of
+/// `Reducer::parameters()`. Parameters with sparse gradients are in no bucket.
 ///
 /// Times are taken in the first 10 backwards that reduce, and then in each
-/// `ReducerOptions::sample_rate`th; averages are over those. They are times of
-/// the host: on a GPU, until the work was queued.
+/// `ReducerOptions::sample_rate`th; averages are over those. They are host
+/// times: on a GPU, until the work was queued.
 struct Statistics {
   using Duration = std::chrono::nanoseconds;
 
-  /// How many backwards have been reduced.
+  /// The number of backwards that were reduced.
   int64_t iteration = 0;
   int64_t num_parameter_tensors = 0;
   int64_t total_parameter_size_bytes = 0;
   /// The communication hook's type, such as "ddp::AllReduceHook".
   std::string comm_hook;
 
-  /// In bytes, in the order of reduction: as they were first, and as they are
-  /// since they were laid out anew.
+  /// In bytes, in the order of reduction: the first layout, and the layout
+  /// since buckets were rebuilt.
   std::vector<int64_t> bucket_sizes;
   std::vector<int64_t> rebuilt_bucket_sizes;
   std::vector<BucketIndices> rebuilt_per_bucket_param_indices;
   bool has_rebuilt_buckets = false;
 
-  /// How many backwards have been timed. What follows is of the last of them.
+  /// The number of timed backwards. The fields below are of the last of them.
   int64_t num_timed = 0;
-  /// The order in which gradients came.
+  /// The order in which gradients were ready.
   std::vector<size_t> prev_iteration_grad_ready_order_indices;
   int64_t num_buckets_reduced = 0;
-  /// In bytes: what this rank had no new gradient for.
+  /// In bytes: parameters without a new gradient on this rank.
   int64_t unused_parameter_size = 0;
 
-  /// The last forward before it. Of a `DistributedDataParallel` only.
+  /// The last forward before it. Set by a `DistributedDataParallel` only.
   std::optional<Duration> forward_compute_time;
   /// From the first gradient (the wrapper: from the first output that backward
   /// reaches) until this rank had all its gradients.
   Duration backward_compute_time{};
-  /// From the start of the first bucket's reduction until all were waited for.
+  /// From the start of the first bucket's reduction until all waits have ended.
   Duration backward_comm_time{};
-  /// How much of the two is at the same time.
+  /// The overlap of these two times.
   Duration backward_compute_comm_overlap_time{};
 
   std::optional<Duration> avg_forward_compute_time;
@@ -68,23 +67,23 @@ struct Statistics {
   Duration avg_backward_compute_comm_overlap_time{};
 };
 
-/// When a bucket did what, in time since the first gradient of its backward.
+/// The times of a bucket, from the first gradient of its backward.
 struct BucketTimes {
   using Duration = std::chrono::nanoseconds;
 
   int64_t bytes = 0;
-  /// All gradients were in it.
+  /// All its gradients were ready.
   std::optional<Duration> ready;
   /// Its reduction was started: not before those of earlier buckets.
   std::optional<Duration> launched;
   /// Its reduction was complete. On a GPU: was queued completely.
   std::optional<Duration> done;
-  /// The end of backward began to wait for it, and had waited.
+  /// Finalize backward began to wait for it, and had waited.
   std::optional<Duration> waiting;
   std::optional<Duration> waited;
 };
 
-/// The buckets of one backward. Times that are not set have not come.
+/// The buckets of one backward. A time that is not set was not reached.
 struct Timeline {
   /// Counts reductions, from 1.
   int64_t step = 0;
@@ -92,7 +91,7 @@ struct Timeline {
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
-  /// The wrapper's last forward before it, which is less than 0.
+  /// The wrapper's last forward before it; less than 0.
   std::optional<BucketTimes::Duration> forward_began;
   std::optional<BucketTimes::Duration> forward_ended;
   /// This rank had all its gradients. On a GPU: they were queued.
@@ -107,13 +106,13 @@ DDP_API std::string summary(
     const Reducer& reducer);
 }
 
-/// A table for people, in ASCII: of each module that has parameters of its own
-/// its type, how many numbers they are and how many bytes, the bytes of the
-/// gradients that are reduced, and in which buckets, counted from 1; then the
-/// totals, and what `reducer.statistics()` says. A parameter that several
-/// modules have counts for the first. `net` is a module, a pointer to one or a
-/// module holder; where it is a `DistributedDataParallel`, the module inside is
-/// shown. Call it between backwards. Not collective.
+/// A table in ASCII. For each module with parameters of its own: its type, its
+/// numbers of elements and bytes, the bytes of the gradients that are reduced,
+/// and their buckets, counted from 1; then the totals, and
+/// `reducer.statistics()`. A parameter of several modules counts for the first.
+/// `net` is a module, a pointer to one or a module holder; of a
+/// `DistributedDataParallel` the module inside is shown. Call it between
+/// backwards. Not collective.
 template <typename Net>
 std::string summary(const Net& net, const Reducer& reducer) {
   if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {

@@ -11,22 +11,22 @@ namespace ddp {
 /// - `std::optional`, `vector`, `array`, `list`, `deque`, `pair`, `tuple`, and
 /// the values of `map` and `unordered_map`,
 /// - the values of `torch::OrderedDict`, `torch::data::Example`, and
-/// `PackedSequence` but for its batch sizes, which belong on the CPU,
-/// - types of the program's own that have a `visit_tensors`, see there,
+///   `PackedSequence` except its batch sizes, which belong on the CPU,
+/// - the program's types that have a `visit_tensors`, see there,
 ///
-/// and nestings of these. Elements that are const or references,
-/// and pointers, are left alone.
+/// and combinations of these. Elements that are const or references, and
+/// pointers, are not visited.
 template <typename T>
 inline constexpr bool has_tensors_v = detail::Traversal<
     std::remove_cv_t<std::remove_reference_t<T>>>::kHasTensors;
 
-/// Calls `visitor(tensor)` for each tensor inside `value`, in order, undefined
-/// ones too. It gets an `at::Tensor&` and may replace the tensor, or a
-/// `const at::Tensor&` where `value` is const. For a type without tensors
-/// (`has_tensors_v`) it does nothing.
+/// Calls `visitor(tensor)` for each tensor inside `value`, in order, including
+/// undefined ones. It gets an `at::Tensor&` and may replace the tensor, or a
+/// `const at::Tensor&` if `value` is const. It does nothing for a type without
+/// tensors (`has_tensors_v`).
 ///
-/// A struct is visited if there is a function of this name beside it, which
-/// hands each member that may hold tensors to the visitor:
+/// A struct is visited if it has a function of this name, which passes each
+/// member that may hold tensors to the visitor:
 ///
 ///     struct Sample {
 ///       at::Tensor image;
@@ -40,8 +40,8 @@ inline constexpr bool has_tensors_v = detail::Traversal<
 ///     }
 ///
 /// It must be in the struct's namespace, or a friend defined inside the struct,
-/// and visible where the struct is used. This one also serves const values,
-/// with const tensors, and so must not change the struct itself.
+/// and visible where the struct is used. The same function serves const values,
+/// with const tensors, so it must not change the struct itself.
 struct VisitTensors {
   template <typename T, typename Visitor>
   void operator()(T&& value, Visitor&& visitor) const {

@@ -9,17 +9,17 @@ namespace ddp {
 /// size, for floating-point and complex tensors.
 enum class ReduceOp { kSum, kMean, kMin, kMax };
 
-/// A collective that is under way.
+/// A collective in progress.
 class DDP_API Work {
  public:
-  /// One that is complete already.
+  /// A completed one.
   Work();
   Work(Work&&) noexcept;
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  /// Blocks until the tensors may be used: on CPU until they hold the result,
-  /// on CUDA it lets the current stream wait. Throws as collectives do.
+  /// Blocks until the tensors may be used: on CPU until they hold the result;
+  /// on CUDA it makes the current stream wait. Throws as collectives do.
   void wait();
 
  private:

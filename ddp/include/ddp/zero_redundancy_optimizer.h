@@ -14,33 +14,33 @@
 
 namespace ddp {
 
-/// Options of `ZeroRedundancyOptimizer`, by Python's names and defaults.
+/// Options of `ZeroRedundancyOptimizer`, with Python's names and defaults.
 struct ZeroRedundancyOptions {
   /// Whether parameters become slices of one buffer for each rank, dtype and
-  /// device, which is sent as it is. Without it they are copied into messages
-  /// and out again in each step. What refers to a parameter's old memory, such
-  /// as a view of it, does not follow.
+  /// device, which is sent directly. Otherwise each step copies them into
+  /// messages and back. References to a parameter's old memory, such as views
+  /// of it, do not follow.
   TORCH_ARG(bool, parameters_as_bucket_view) = false;
 };
 
-/// Any optimizer of LibTorch's that treats each parameter by itself, with its
-/// state shared out over ranks:
+/// Any LibTorch optimizer that treats each parameter separately, with its state
+/// sharded over ranks:
 ///
 ///     ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         net->parameters(), group, torch::optim::AdamOptions(1e-3));
 ///
-/// Each parameter belongs to one rank, by size, the largest first, each to the
-/// rank that has least. A rank's `step` updates its own parameters and gives
-/// all ranks all values, so that moments take a rank's share of the memory. The
-/// bits are those of the optimizer itself where gradients are equal on all
-/// ranks, as after a backward with a `Reducer`.
+/// Each parameter belongs to one rank: by size, the largest first, each to the
+/// rank with the least. A rank's `step` updates its own parameters and sends
+/// their values to all ranks, so that a rank stores its share of the moments
+/// only. The bits are those of the unsharded optimizer if gradients are equal
+/// on all ranks, as after a backward with a `Reducer`.
 ///
 /// It is an `Optimizer`: learning rates, schedulers, `zero_grad()` and added
-/// groups work as ever, alike on all ranks. `state()` has what belongs to this
-/// rank. `TrainingState` and `CheckpointManager` save and load it as they do
-/// the optimizer itself, on any number of ranks, sharded or not.
-/// `Reducer::step_in_backward` and `ElasticRun::sync` refuse it. In a `Join`
-/// ranks without inputs step along. Source: the sharing is that of
+/// groups work as usual, but must be the same on all ranks. `state()` has this
+/// rank's part only. `TrainingState` and `CheckpointManager` save and load it
+/// like the unsharded optimizer, on any number of ranks, sharded or not.
+/// `Reducer::step_in_backward` and `ElasticRun::sync` refuse it. In a `Join`,
+/// ranks without inputs also step. Source: the sharing is that of
 /// torch/distributed/optim/zero_redundancy_optimizer.py.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
@@ -69,8 +69,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// Calls `closure`, which may communicate, updates this rank's parameters,
-  /// and gives all ranks all values. Throws what `Optimizer::step` and
-  /// collectives do; on the other ranks too if one cannot update its own.
+  /// and sends all ranks their values. Throws what `Optimizer::step` and
+  /// collectives throw; if one rank cannot update its parameters, all throw.
   /// Collective.
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
@@ -84,27 +84,27 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     return loss;
   }
 
-  /// The whole state as `optimizer_state` returns it for the optimizer itself,
-  /// on the CPU, on rank `to`; on the others their own part. Each rank's part
-  /// is in every rank's memory for a moment. Collective.
+  /// On rank `to`, returns the whole state as `optimizer_state` does for the
+  /// unsharded optimizer, on the CPU; on the other ranks, their own part. Every
+  /// rank's memory holds each part for a moment. Collective.
   c10::IValue state_dict(int64_t to = 0) {
     return shards_.state_dict(*this, to);
   }
 
-  /// This rank's part alone, for a file of its own: no rank holds the whole.
-  /// Tensors are those of the optimizer, not copies. Not collective.
+  /// This rank's part only, for one file per rank: no rank holds the whole
+  /// state. The result shares the optimizer's tensors. Not collective.
   c10::IValue local_state_dict() {
     return shards_.local_state_dict(*this);
   }
 
-  /// Keeps this rank's part of such a state, or of the optimizer's own; throws
-  /// as `load_optimizer_state` does, and `c10::ValueError` if a part is another
-  /// rank's, or of another number of ranks. Not collective.
+  /// Loads this rank's part of either state, or of the unsharded optimizer's.
+  /// Throws as `load_optimizer_state` does, and `c10::ValueError` if a part is
+  /// another rank's or of another number of ranks. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }
 
-  /// Checks a state; what it returns loads it.
+  /// Checks a state; the returned function loads it.
   std::function<void()> plan_state_dict(const c10::IValue& state) {
     shards_.assign(*this); // groups may have been added
     return shards_.plan_state_dict(*this, state);

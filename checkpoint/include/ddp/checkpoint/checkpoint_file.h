@@ -14,52 +14,51 @@ namespace ddp {
 
 /// How checkpoints are loaded.
 struct LoadOptions {
-  /// Each rank reads the file by itself, which all hosts have to have then;
-  /// else rank 0 alone reads, and sends the others tensor after tensor.
+  /// Each rank reads the file, which all hosts must then have. Otherwise only
+  /// rank 0 reads, and sends the others one tensor after another.
   TORCH_ARG(bool, every_rank_reads) = false;
 
   /// The file is mapped and not copied to memory: its tensors (those whose data
   /// begins at a multiple of 8 bytes) are pages of the file, which the
-  /// processes of a host share and the system may take back. What is written to
-  /// them does not reach the file, which has to keep its length as long as they
-  /// live, or the process ends by SIGBUS; that another file takes its place
-  /// does no harm.
+  /// processes of a host share and the system may reclaim. Writes to them do
+  /// not reach the file. The file must keep its length as long as they live, or
+  /// the process ends by SIGBUS; replacing it by another file is safe.
   TORCH_ARG(bool, memory_map) = false;
 
-  /// For `load_checkpoint`: if the module's tensors are in a file that has a
-  /// whole training, such as "model"; "" finds the only place that they can be.
+  /// For `load_checkpoint`: the entry with the module's tensors in a file of a
+  /// whole training, such as "model"; "" finds the only possible entry.
   TORCH_ARG(std::string, entry);
 
-  /// False, for `load_checkpoint`: names that only the module or only the file
-  /// has are left alone, and objects of a `.pt` file that this library does not
-  /// read (as the `argparse.Namespace` beside a model) are left out of the
-  /// dicts that they are in. Shapes and dtypes must fit in any case.
+  /// False, for `load_checkpoint`: ignores names that only the module or only
+  /// the file has. Objects of a `.pt` file that this library does not read
+  /// (such as an `argparse.Namespace` beside a model) are left out of their
+  /// dicts. Shapes and dtypes must fit in any case.
   TORCH_ARG(bool, strict) = true;
 };
 
-/// Reads the checkpoint at `path`, of any format that this library knows, told
-/// by its content. Not collective.
+/// Reads the checkpoint at `path`, of any format that this library supports,
+/// which its content determines. Not collective.
 ///
-/// The value is made of tensors, `int64_t`, `double`, `bool`, `std::string`,
+/// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
 /// none, lists (`c10::impl::GenericList`), tuples and dicts
 /// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
-/// Tensors come on the CPU, from whatever device they were; those that shared
-/// memory share it again. A file is one of
+/// Tensors are on the CPU, from any device; those that shared memory share it
+/// again. A file is one of
 ///
 /// - `torch.save`, in the zip format of torch 1.6 and later, or `torch::save`:
-///   an archive is a dict of what was written to it, and a module a dict of its
-///   parameters, buffers and children. Python's classes and functions are known
-///   by name, in a list of those that state_dicts need; any other is refused by
-///   its name, and nothing is executed.
+///   an archive is a dict of its entries, and a module a dict of its
+///   parameters, buffers and children. Python's classes and functions are
+///   recognised by name, from a list of those that state_dicts need; any other
+///   is refused with its name, and nothing is executed.
 /// - safetensors: a dict of its tensors, or the value that
 ///   `write_checkpoint_file` wrote.
 /// - Hugging Face's index of several such files
 ///   (`model.safetensors.index.json`): a dict of the tensors of all.
 ///
 /// Sizes are checked before memory is allocated, and checksums while the file
-/// is read: a truncated, damaged or hostile file throws `c10::Error` that names
-/// the file and what is wrong. Values take at most 128 MiB and 24 times the
-/// size of the file, beside the tensors.
+/// is read: a truncated, corrupt or hostile file throws `c10::Error` that names
+/// the file and the error. Values take at most 128 MiB and 24 times the size of
+/// the file, beside the tensors.
 DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
@@ -67,35 +66,35 @@ DDP_API c10::IValue read_checkpoint_file(
 /// Writes `value`, of the types above, to the file at `path`, which is replaced
 /// as a whole or not at all. Not collective.
 ///
-/// The format goes by the extension: `.pt` and `.pth`, which Python reads with
-/// `torch.load`, or `.safetensors`. There tensors are named by their places,
-/// such as "model.conv.weight", and what is besides is in the metadata, as
-/// JSON; a dict of nothing but tensors has their names alone, and may go into
-/// `.safetensors.index.json`: files of 5 GB at most beside it.
+/// The extension selects the format: `.pt` and `.pth`, which Python reads with
+/// `torch.load`, or `.safetensors`. In the latter, tensors are named by their
+/// places, such as "model.conv.weight", and other values are in the metadata,
+/// as JSON. A dict with only tensors is stored by their names alone, and may go
+/// into `.safetensors.index.json`: files of 5 GB at most beside it.
 ///
 /// Tensors may have any dtype (of safetensors, see `write_safetensors`),
-/// strides and device. In a `.pt` file those that share a storage share it in
-/// Python as well, unless they use less than half of it: then each is written
-/// by itself, so that a small view does not take a large tensor along. Throws
-/// `c10::TypeError` for types that are not above and for sparse and quantized
-/// tensors, `c10::ValueError` for another extension, undefined tensors, text
-/// that is not UTF-8 and values nested too deep, `c10::Error` if the file
-/// cannot be written.
+/// strides and device. In a `.pt` file, tensors that share a storage also share
+/// it in Python, unless they use less than half of it. Then each is written
+/// separately, so that a small view does not include a large tensor. Throws
+/// `c10::TypeError` for other types and for sparse and quantized tensors,
+/// `c10::ValueError` for another extension, undefined tensors, text that is not
+/// UTF-8 and values nested too deep, `c10::Error` if the file cannot be
+/// written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);
 
 /// Reads all of the checkpoint at `path` and keeps nothing; throws `c10::Error`
-/// where it is damaged. Not collective.
+/// if it is corrupt. Not collective.
 DDP_API void verify_checkpoint_file(const std::string& path);
 
 /// Tensors by name, in an order that files keep; a copy shares the tensors.
 using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 
-/// What a safetensors file says about itself, such as {"format": "pt"}.
+/// The metadata of a safetensors file, such as {"format": "pt"}.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// The content of a safetensors file; its tensors are on the CPU.
+/// The contents of a safetensors file; its tensors are on the CPU.
 struct SafetensorsFile {
   StateDict tensors;
   SafetensorsMetadata metadata;
@@ -104,15 +103,15 @@ struct SafetensorsFile {
 /// Writes `tensors` to the file at `path`, which is replaced as a whole or not
 /// at all.
 ///
-/// Tensors may have any shape, strides and device; of dtypes those that the
+/// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
 /// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
 /// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error` if
 /// the file cannot be written. Not collective.
 ///
 /// The format is that of https://github.com/huggingface/safetensors, so that
-/// Python reads the file. In it are digests (XXH3 of 64 bits) of the header and
-/// of each tensor, as the metadata entry "ddp.xxh3".
+/// Python reads the file. The metadata entry "ddp.xxh3" has checksums (XXH3 of
+/// 64 bits) of the header and of each tensor.
 DDP_API void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
@@ -120,10 +119,10 @@ DDP_API void write_safetensors(
 
 /// Reads the safetensors file at `path`, written by this library or another.
 ///
-/// The header is checked before memory is allocated, and in a file that
-/// `write_safetensors` wrote every byte by digests: a truncated, damaged or
-/// malformed file throws `c10::Error` that names it, what was seen and what was
-/// expected. Not collective.
+/// The header is checked before memory is allocated. In a file that
+/// `write_safetensors` wrote, checksums cover every byte. A truncated, corrupt
+/// or malformed file throws `c10::Error` that names it, the expected and the
+/// found contents. Not collective.
 DDP_API SafetensorsFile read_safetensors(const std::string& path);
 
 } // namespace ddp

@@ -15,7 +15,7 @@
 
 namespace ddp {
 
-/// What a training run consists of, by name, to be saved and loaded together:
+/// The state of a training run, by name, to be saved and loaded together:
 ///
 /// ```
 /// ddp::TrainingState state;
@@ -26,7 +26,7 @@ namespace ddp {
 ///   state.save("run.pt", group);    // now and then
 /// ```
 ///
-/// It refers to its parts, which have to live as long. A name can be used once.
+/// It refers to its parts, which must live as long. A name can be used once.
 class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
@@ -49,9 +49,9 @@ class DDP_API TrainingState {
       const std::string& name,
       torch::optim::Optimizer& optimizer);
 
-  /// A scheduler: how many steps it has made (learning rates are part of the
-  /// optimizer's state), or of one that follows a metric the best value seen
-  /// and its counters, by Python's names.
+  /// A scheduler: its number of steps (learning rates are part of the
+  /// optimizer's state), or, if it follows a metric, the best value and its
+  /// counters, with Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
@@ -68,22 +68,22 @@ class DDP_API TrainingState {
   TrainingState& add(const std::string& name, std::string& value);
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
-  /// Anything with `state_dict()`, which may be collective, and
-  /// `load_state_dict(state)`, such as a sampler, if the state is a `StateDict`
-  /// or a `c10::IValue`. A part that also has `plan_state_dict(state)`, which
-  /// checks a state and returns a `std::function<void()>` that loads it, is
-  /// loaded only if all fits. What a Reducer's communication hook has of each
-  /// rank's own is a part besides, "<name>_of_each_rank", which files without
-  /// it are loaded without.
+  /// An object with `state_dict()`, which may be collective, and
+  /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
+  /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
+  /// returns a `std::function<void()>` that loads it: such a part is loaded
+  /// only if all fit. A state of a Reducer's communication hook that differs
+  /// between ranks is an additional part, "<name>_of_each_rank"; files without
+  /// it can be loaded.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
   TrainingState& add(const std::string& name, Stateful& part);
 
   /// LibTorch's generators, of each rank (`random_state`). On another number of
-  /// ranks those that were saved resume theirs, and each further rank begins a
-  /// stream of its own, derived from rank 0's, and a warning says so; if all
-  /// ranks' were equal, as after `manual_seed`, they stay so.
+  /// ranks, saved ranks resume theirs, each further rank begins a new stream,
+  /// derived from rank 0's, and a warning says so. If all ranks' were equal, as
+  /// after `manual_seed`, they stay equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
   /// A generator of the standard library's (`std::mt19937`), of each rank; as
@@ -92,23 +92,23 @@ class DDP_API TrainingState {
   TrainingState& add_generator(const std::string& name, Generator& generator);
 
   /// Writes all parts to the file at `path`, which is replaced as a whole or
-  /// not at all: `.pt`, Python's zip format, of which its `torch.load` makes a
+  /// not at all: `.pt`, Python's zip format, which its `torch.load` reads as a
   /// dictionary, or `.safetensors` (see `write_checkpoint_file`).
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// another extension, and warns of different paths; rank 0's counts.
+  /// another extension. Warns of different paths, and uses rank 0's.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
-  /// Reads what `save`, or Python, wrote into all parts; returns false if there
-  /// is no such file.
+  /// Reads a file of `save`, or of Python, into all parts; returns false if the
+  /// file does not exist.
   ///
-  /// Collective: rank 0 reads and sends the others a copy, unless `options` say
-  /// otherwise. Every rank throws the same `c10::Error` if ranks give different
-  /// paths, or the file is corrupt or does not fit on one of them; then nothing
-  /// has changed on any, but for parts of the program's own. All of the file is
-  /// in each rank's memory on the CPU meanwhile, and nothing but the state
-  /// itself on a device.
+  /// Collective: rank 0 reads and sends the others a copy, unless `options`
+  /// change this. Every rank throws the same `c10::Error` if ranks give
+  /// different paths, or the file is corrupt or does not fit on one of them.
+  /// Then nothing has changed on any, except parts of the program's own. Each
+  /// rank's CPU memory holds the whole file meanwhile; a device holds only the
+  /// state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
@@ -121,8 +121,8 @@ class DDP_API TrainingState {
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Puts all parts into the state that `state_dict` returned, here or in
-  /// another run. Throws `c10::Error` if a part is missing or does not fit;
-  /// then nothing has changed, but for parts of the program's own that have no
+  /// another run. Throws `c10::Error` if a part is missing or does not fit.
+  /// Then nothing has changed, except parts of the program's own without
   /// `plan_state_dict`. Extra keys are ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
@@ -133,8 +133,8 @@ class DDP_API TrainingState {
   friend class ElasticRun;
   TrainingState& add_part(detail::TrainingPart part);
 
-  /// `load` from a file that is there. `read`: what rank 0 has read of it
-  /// already, if it has.
+  /// `load` from an existing file. `read`: its contents, if rank 0 has already
+  /// read it.
   void load_file(
       const std::string& path,
       const ProcessGroup& group,

@@ -13,24 +13,24 @@
 
 namespace ddp {
 
-/// Options of `PostLocalSGDHook`: Python's PostLocalSGDState's.
+/// Options of `PostLocalSGDHook`: those of Python's PostLocalSGDState.
 struct PostLocalSGDOptions {
-  /// In how many backwards gradients are averaged over all ranks before.
+  /// The number of backwards that first average gradients over all ranks.
   TORCH_ARG(int64_t, start_iteration) = 0;
 
-  /// The ranks that average their gradients afterwards; nothing else may use
-  /// that group during a backward. Unset: the ranks of one host.
+  /// The ranks that average their gradients afterwards. Nothing else may use
+  /// this group during a backward. Unset: the ranks of one host.
   TORCH_ARG(std::optional<ProcessGroup>, subgroup);
 
-  /// Whether they do, or each rank keeps its own.
+  /// Whether they average, or each rank keeps its own gradients.
   TORCH_ARG(bool, post_local_gradient_allreduce) = true;
 };
 
 /// Post-local SGD: averages gradients over all ranks in the first backwards,
-/// and then within parts of them only. Ranks drift apart then: average the
-/// parameters now and then by a `ModelAverager`, and leave
-/// `check_divergence_every` off. A parameter that no rank of a part used may
-/// get a gradient of zero there.
+/// and then within subgroups only. Ranks then drift apart: average the
+/// parameters regularly with a `ModelAverager`, and leave
+/// `check_divergence_every` off. A parameter that no rank of a subgroup used
+/// may get a gradient of zero there.
 ///
 /// Values over gloo are bit for bit those of Python's post_localSGD_hook.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
@@ -46,7 +46,7 @@ class DDP_API PostLocalSGDHook final : public CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) override;
 
-  // The backwards counted.
+  // The number of backwards.
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
 

@@ -16,53 +16,53 @@ struct PowerSGDOptions {
   /// Columns of the factors. More are more exact, and cost more.
   TORCH_ARG(int64_t, matrix_approximation_rank) = 1;
 
-  /// In how many backwards gradients are averaged as they are before.
+  /// The number of backwards that first average gradients uncompressed.
   TORCH_ARG(int64_t, start_iteration) = 1000;
 
   /// A gradient is compressed if that saves more than this factor; others
-  /// (biases) are averaged as they are.
+  /// (biases) are averaged uncompressed.
   TORCH_ARG(double, min_compression_rate) = 2;
 
-  /// Whether what compression lost is added to this rank's next gradient.
+  /// Whether the compression error is added to this rank's next gradient.
   TORCH_ARG(bool, use_error_feedback) = true;
 
-  /// Whether factors start from those of the step before, not from random ones.
+  /// Whether factors start from the previous step's, not from random ones.
   TORCH_ARG(bool, warm_start) = true;
 
-  /// Added to a column's length before it is divided by it.
+  /// Added to a column's length before the column is divided by it.
   TORCH_ARG(double, orthogonalization_epsilon) = 0;
 
-  /// Of the random factors, from 0 to 2^32 - 1.
+  /// The seed of the random factors, from 0 to 2^32 - 1.
   TORCH_ARG(int64_t, random_seed) = 0;
 
-  /// Whether a bucket's gradients of one shape are compressed by one operation,
-  /// at the cost of a copy.
+  /// Whether one operation compresses a bucket's gradients of one shape, at the
+  /// cost of a copy.
   TORCH_ARG(bool, batch_tensors_with_same_shape) = false;
 
-  /// Whether a whole bucket, as a square padded with zeros, is compressed at
-  /// once, whatever `min_compression_rate` says: faster and less exact.
-  /// Python's batched_powerSGD_hook.
+  /// Whether to compress a whole bucket at once, as a square padded with zeros,
+  /// regardless of `min_compression_rate`: faster and less exact. Python's
+  /// batched_powerSGD_hook.
   TORCH_ARG(bool, whole_bucket) = false;
 };
 
 /// PowerSGD: averages the gradients of matrices by factors of low rank, which
-/// are much smaller. Lossy; what a rank loses it adds to its next gradient.
+/// are much smaller. Lossy; a rank adds its error to its next gradient.
 ///
-/// The state has the backwards counted, the random generator and the factors;
-/// each rank's own has its errors. Both are dropped where buckets are laid out
-/// anew. A bucket whose numbers are not real is averaged as it is.
+/// The state has the number of backwards, the random generator and the factors;
+/// each rank's state has its errors. A new bucket layout resets factors and
+/// errors. A bucket of other than real numbers is averaged uncompressed.
 ///
-/// Values over gloo are bit for bit those of Python's powerSGD_hook if that has
-/// one bucket, or waits for each: its collectives are started from callbacks,
-/// in an order that may differ over ranks. Where Python has NaN (a matrix of
-/// zeros with an epsilon of 0) the mean is zero here.
+/// Values over gloo are bit for bit those of Python's powerSGD_hook if it has
+/// one bucket, or waits for each: callbacks start its collectives, in an order
+/// that may differ over ranks. If Python has NaN (a matrix of zeros with an
+/// epsilon of 0), the mean is zero here.
 ///
-/// Memory: the bucket's size for errors, once more while it is reduced. Source:
-/// Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
+/// Memory: the bucket's size for errors, and once more while it is reduced.
+/// Source: Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
 class DDP_API PowerSGDHook final : public CommHook {
  public:
-  /// Throws `c10::ValueError` for options that cannot be: error feedback and
-  /// warm start need a `start_iteration` of 2, when the buckets are final.
+  /// Throws `c10::ValueError` for invalid options: error feedback and warm
+  /// start need a `start_iteration` of 2 or more, when the buckets are final.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
 
@@ -72,12 +72,12 @@ class DDP_API PowerSGDHook final : public CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) override;
 
-  /// How many times fewer elements were sent than there are, since
+  /// The number of elements divided by the number sent, since
   /// `start_iteration`; 0 before. Call it between backwards.
   double compression_rate() const;
 
   c10::IValue state_dict() const override;
-  /// Forgets errors: call it before `load_rank_state_dict`.
+  /// Resets errors: call it before `load_rank_state_dict`.
   void load_state_dict(const c10::IValue& state) override;
   /// None without error feedback.
   c10::IValue rank_state_dict() const override;

@@ -1,7 +1,7 @@
 #pragma once
 
-// How the library throws: LibTorch's types of errors with a text alone.
-// TORCH_CHECK adds to `what()` where in LibTorch's or our sources it stood.
+// How the library throws: LibTorch's error types with a text only. TORCH_CHECK
+// adds the line of LibTorch's or our sources to `what()`.
 
 #include <c10/util/Exception.h>
 
@@ -18,8 +18,8 @@ namespace ddp::detail {
 /// TORCH_SHOW_CPP_STACKTRACES=1, and with DDP_DEBUG.
 DDP_API bool shows_frames();
 
-/// `form`, with each "{}" in it replaced by the next of `values`; those that
-/// are left over follow its end.
+/// `form`, with each "{}" in it replaced by the next of `values`; the values
+/// that remain follow its end.
 DDP_API std::string fill_in(
     std::string_view form,
     std::initializer_list<std::string> values);
@@ -48,7 +48,7 @@ template <typename Error>
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
       ::ddp::detail::format(__VA_ARGS__))
 
-/// Throws unless the condition holds; the text is made only then.
+/// Throws unless the condition holds; the text is formatted only then.
 #define DDP_CHECK_WITH(Error, condition, ...) \
   do {                                        \
     if (C10_UNLIKELY(!(condition))) {         \

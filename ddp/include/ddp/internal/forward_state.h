@@ -16,9 +16,8 @@
 
 namespace ddp::detail {
 
-/// What the wrapper does around each forward and remembers from one to the
-/// next: the part of `DistributedDataParallel` that no type of module matters
-/// to.
+/// The wrapper's work around each forward and its state between forwards: the
+/// part of `DistributedDataParallel` that does not depend on the module's type.
 class DDP_API ForwardState {
  public:
   /// Collective.
@@ -30,28 +29,28 @@ class DDP_API ForwardState {
   ForwardState(const ForwardState&) = delete;
   ForwardState& operator=(const ForwardState&) = delete;
 
-  /// To be called before each forward. Collective if it gives every rank rank
-  /// 0's buffers, see `BufferSync`.
+  /// Call it before each forward. Collective if it gives every rank rank 0's
+  /// buffers, see `BufferSync`.
   void begin();
 
-  /// To be called after each forward, also one that threw.
+  /// Call it after each forward, also one that threw.
   void end() noexcept;
 
   /// Whether the backward of a forward now would communicate.
   bool gradients_will_follow() const;
 
-  /// Lets backwards that come through these outputs communicate.
+  /// Makes backwards through these outputs communicate.
   void anchor(const OutputAnchors& outputs);
 
-  /// For an output that cannot be looked into: from now on each backward
-  /// communicates, as if attached.
+  /// For an output whose tensors cannot be visited: from now on each backward
+  /// communicates, as with an attached Reducer.
   void anchor_unseen();
 
   Reducer& reducer() {
     return reducer_;
   }
 
-  /// Where arguments are moved to; none if they stay where they are.
+  /// The device that arguments are moved to; none if they are not moved.
   std::optional<c10::Device> input_device() const {
     return input_device_;
   }

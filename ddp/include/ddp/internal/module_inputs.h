@@ -36,7 +36,7 @@ struct DDP_API MoveTo {
   void operator()(at::Tensor& tensor) const;
 };
 
-/// Whether a `T` can be copied; a container of what cannot claims that it can.
+/// Whether a `T` can be copied, looking also at the elements of a container.
 template <typename T, typename = void>
 struct IsCopyable : std::is_copy_constructible<T> {};
 template <typename T>
@@ -49,10 +49,10 @@ struct IsCopyable<T, std::void_t<typename T::value_type>>
     const std::type_info& type,
     c10::Device device);
 
-/// One argument of a forward, as the module gets it. `Argument` is a reference
-/// type, which `get()` returns: the caller's object itself, or, if one of its
-/// tensors is not on `device`, a copy with its tensors there. Without a device,
-/// always the former. `value()` is the same for looking at.
+/// One argument of a forward, as passed to the module. `get()` returns
+/// `Argument`, a reference type: the caller's object or, if one of its tensors
+/// is not on `device`, a copy with its tensors there. Without a device, always
+/// the caller's object. `value()` returns the same for reading.
 template <typename Argument, bool has_tensors = has_tensors_v<Argument>>
 class ModuleInput {
  public:
@@ -112,15 +112,15 @@ class ModuleInput<Argument, true> {
   std::optional<Value> copy_;
 };
 
-/// A tensor among a forward's arguments that is not where the module is.
+/// A tensor in a forward's arguments that is not on the module's device.
 struct StrayTensor {
   size_t argument;
   size_t tensor; ///< counts the tensors of the argument
   c10::Device device;
 };
 
-/// Visitor: collects the tensors of arguments, shown one after the other, that
-/// are not on `device`. CPU scalars may go with tensors of any device.
+/// Visitor: collects the tensors of arguments, passed one after the other, that
+/// are not on `device`. CPU scalars may be used with tensors of any device.
 class StrayTensors {
  public:
   explicit StrayTensors(c10::Device device) : device_(device) {}

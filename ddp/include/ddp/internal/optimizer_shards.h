@@ -22,18 +22,18 @@ class DDP_API OptimizerShards {
   /// `views`: parameters become slices of the messages.
   OptimizerShards(ProcessGroup group, bool views);
 
-  /// Shares out the parameters that the optimizer has got since the last call,
-  /// and drops the others' state, which Adagrad makes at once.
+  /// Assigns parameters added to the optimizer since the last call to ranks,
+  /// and drops the others' state, which Adagrad creates immediately.
   void assign(torch::optim::Optimizer& optimizer);
 
   /// Calls `assign`, and `step` while the optimizer has this rank's parameters
-  /// only. If one throws, the other ranks' waits do too.
+  /// only. If one throws, the other ranks' waits also throw.
   void step_own(
       torch::optim::Optimizer& optimizer,
       const std::function<void()>& step);
 
-  /// Gives all ranks each one's parameters. Throws `c10::ValueError` if those
-  /// that became slices have other strides on another rank. Collective.
+  /// Sends each rank's parameters to all ranks. Throws `c10::ValueError` if
+  /// those that became slices have other strides on another rank. Collective.
   void exchange();
 
   /// See `ZeroRedundancyOptimizer`. Calls `assign`.
@@ -69,7 +69,7 @@ class DDP_API OptimizerShards {
   /// Each rank's parameters.
   std::vector<std::vector<at::Tensor>> parameters_;
   std::vector<Flat> flats_;
-  /// How many parameters the ranks have compared.
+  /// The number of parameters that the ranks have compared.
   size_t compared_ = 0;
   /// Whether all ranks are known to have the same ones.
   bool verified_ = false;

@@ -8,21 +8,21 @@
 
 namespace ddp::detail {
 
-/// Visitor: collects the tensors of a forward's output, to be told when a
-/// backward comes through one of them.
+/// Visitor: collects the tensors of a forward's output, to detect backwards
+/// through them.
 class DDP_API OutputAnchors {
  public:
   /// A tensor that may be replaced.
   void operator()(at::Tensor& output);
-  /// One that may not.
+  /// One that may not be replaced.
   void operator()(const at::Tensor& output);
 
-  /// Calls `on_backward` in each backward that comes through one of the
-  /// tensors, before it reaches what they were computed from; if a backward is
-  /// for some leaves only (and autograd::grad is for none), if one of them
-  /// `is_reduced`. Values stay what they are. If no tensor requires a gradient,
-  /// those that could are made to, so that a rank whose output depends on no
-  /// parameter has a backward like the others.
+  /// Calls `on_backward` in each backward through one of the tensors, before it
+  /// reaches the inputs of their operations. In a backward for some leaves only
+  /// (autograd::grad has none), calls it if one of them `is_reduced`. Values do
+  /// not change. If no tensor requires a gradient, those that can are made to
+  /// require one, so that a rank whose output depends on no parameter has a
+  /// backward like the others.
   void attach(
       const std::function<void()>& on_backward,
       const std::function<bool(const at::Tensor& leaf)>& is_reduced) const;

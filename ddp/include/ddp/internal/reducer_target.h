@@ -27,7 +27,7 @@ namespace ddp::detail {
 
 struct TargetState;
 
-/// What a Reducer can be attached to, converted from each kind of it.
+/// A target of a Reducer, converted from each kind of target.
 class DDP_API ReducerTarget {
  public:
   /* implicit */ ReducerTarget(
@@ -50,8 +50,8 @@ class DDP_API ReducerTarget {
   /* implicit */ ReducerTarget(const Holder& module)
       : ReducerTarget(module.ptr()) {}
 
-  /// Throws `c10::ValueError` if options name what is not there, the module is
-  /// null, or a tensor of a list is not a leaf that requires a gradient.
+  /// Throws `c10::ValueError` if options use unknown names, the module is null,
+  /// or a tensor of a list is not a leaf that requires a gradient.
   TargetState state(const ReducerOptions& options) const;
 
  private:

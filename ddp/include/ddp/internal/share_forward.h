@@ -1,6 +1,6 @@
 #pragma once
 
-// What <ddp/parallel_forward.h> runs on each rank.
+// The part of <ddp/parallel_forward.h> that runs on each rank.
 
 #include <ATen/core/Tensor.h>
 #include <ddp/module_state.h>
@@ -13,10 +13,10 @@
 
 namespace ddp::detail {
 
-/// What `parallel_forward` runs on each rank.
+/// The function that `parallel_forward` runs on each rank.
 struct ShareForward {
   std::function<at::Tensor(const at::Tensor&)> run;
-  /// Null for what is no module.
+  /// Null for other callables.
   const torch::nn::Module* module = nullptr;
 };
 

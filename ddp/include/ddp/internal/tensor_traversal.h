@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-// LibTorch's types are named only: who uses one has included its header.
+// LibTorch's types are only declared: code that uses one includes its header.
 namespace torch {
 template <typename Key, typename Value>
 class OrderedDict;
@@ -28,8 +28,8 @@ class PackedSequence;
 
 namespace ddp::detail {
 
-/// How to visit the tensors inside a `T`: `kHasTensors` says whether there may
-/// be some, `visit(value, visitor)` shows them. See `ddp::visit_tensors`.
+/// How to visit the tensors inside a `T`: `kHasTensors` tells whether there may
+/// be some, `visit(value, visitor)` passes them. See `ddp::visit_tensors`.
 template <typename T>
 struct Traversal;
 
@@ -41,8 +41,8 @@ void traverse(T& value, Visitor& visitor) {
   }
 }
 
-/// What a program's own `visit_tensors` gets as its visitor. It takes any
-/// member, and shows it as const if the `Owner` visited is const.
+/// The visitor that a program's own `visit_tensors` gets. It takes any member,
+/// and passes it as const if the `Owner` visited is const.
 template <typename Visitor, typename Owner>
 struct MemberVisitor {
   Visitor& visitor;
@@ -95,7 +95,7 @@ struct Traversal {
   }
 };
 
-/// A copy of what holds these could not be given other tensors.
+/// The tensors in a copy of an object that holds these could not be replaced.
 struct NoTensors {
   static constexpr bool kHasTensors = false;
 };

@@ -7,7 +7,7 @@
 
 namespace ddp::detail {
 
-/// A text as a tensor of uint8 of shape [bytes] on the CPU.
+/// A text as a uint8 tensor of shape [bytes] on the CPU.
 DDP_API at::Tensor to_bytes(const std::string& text);
 
 /// The text of such a tensor.

@@ -24,16 +24,16 @@ enum class LearningRateScaling {
   kSquareRoot,
 };
 
-/// What is known of batch sizes, in samples. Every rank has to give the same.
+/// The known batch sizes, in samples. All ranks must pass the same.
 struct BatchPlanOptions {
   /// Samples between two steps of the optimizer, over all ranks.
   TORCH_ARG(std::optional<int64_t>, global_batch) = std::nullopt;
-  /// Samples in one forward of one rank: what has to fit into its memory.
+  /// Samples in one forward of one rank; they must fit into its memory.
   TORCH_ARG(std::optional<int64_t>, rank_batch) = std::nullopt;
   /// Backwards between two steps of the optimizer, all but the last in a
   /// `no_sync` guard.
   TORCH_ARG(std::optional<int64_t>, accumulation_steps) = std::nullopt;
-  /// The global batch that the learning rate was found for.
+  /// The global batch for which the learning rate was tuned.
   TORCH_ARG(std::optional<int64_t>, reference_batch) = std::nullopt;
   TORCH_ARG(LearningRateScaling, scaling) = LearningRateScaling::kLinear;
 };
@@ -43,29 +43,29 @@ struct BatchPlan {
   int64_t global_batch = 0;
   int64_t rank_batch = 0;
   int64_t accumulation_steps = 1;
-  /// What to multiply the learning rate by; 1 without a reference batch.
+  /// The factor for the learning rate; 1 without a reference batch.
   double learning_rate_scale = 1;
 };
 
-/// Works out what `options` leave open, for the ranks of `group`; the number of
-/// accumulation steps is 1 if it does not follow. A change of the number of
-/// ranks then changes what was left open, and not what was said: with a global
-/// batch the training stays the same. Throws `c10::ValueError` if the sizes do
-/// not agree, with all of them and the nearest that do. Not collective.
+/// Computes the sizes that `options` leave open, for the ranks of `group`; the
+/// number of accumulation steps is 1 if it does not follow. If the number of
+/// ranks changes, only open sizes change: with a global batch the training
+/// stays the same. Throws `c10::ValueError` if the sizes do not agree, with all
+/// of them and the nearest that do. Not collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
-/// The same for `num_replicas` ranks.
+/// As above, for `num_replicas` ranks.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 
-/// Batches of one size from another sampler, whatever the data loader asks for,
-/// as Python's `BatchSampler`: if the batch belongs to how samples are chosen,
-/// not to the loader's options.
+/// Batches of one size from another sampler, regardless of the data loader's
+/// request, like Python's `BatchSampler`: for a batch size that belongs to the
+/// choice of samples, not to the loader's options.
 ///
 /// The last batch of an epoch may be smaller, or is left out with `drop_last`
-/// (the loader's own `drop_last` has to be off). `Base` is a sampler of
-/// indices, such as `DistributedSampler`; as a copy of it, it shares its epoch.
+/// (the loader's `drop_last` must be off). `Base` is a sampler of indices, such
+/// as `DistributedSampler`; the copy of it here shares its epoch.
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
@@ -79,7 +79,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     base_.reset(new_size);
   }
 
-  /// The next batch; `batch_size` is not looked at.
+  /// The next batch; `batch_size` is ignored.
   std::optional<std::vector<size_t>> next(size_t /*batch_size*/ = 0) override {
     auto batch = base_.next(batch_size_);
     if (batch && drop_last_ && batch->size() < batch_size_) {
@@ -88,7 +88,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     return batch;
   }
 
-  /// What `Base` has of these; see `ShardedSampler`.
+  /// Those that `Base` has; see `ShardedSampler`.
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }

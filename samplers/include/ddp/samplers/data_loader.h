@@ -13,23 +13,22 @@
 
 namespace ddp {
 
-/// Batches of a dataset in the order of a sampler, loaded ahead by threads:
-/// LibTorch's data loader, faster, and one that knows how far the loop is.
+/// Batches of a dataset in the order of a sampler, loaded ahead by threads: a
+/// faster version of LibTorch's data loader that tracks the loop's progress.
 ///
 /// It takes the same datasets (stateless ones) and samplers, and gives the same
-/// batches in the same order. What is different:
+/// batches in the same order. The differences:
 ///
-/// - Batches always come in order. Where the dataset ends in `.map(Stack<>())`
-///   and makes its samples one by one (no `get_batch` and no transform of
-///   batches of the program's), all workers load samples of the oldest batch,
-///   straight to their place in memory that was used before. Samples have to be
-///   dense, on the CPU, and of one dtype.
+/// - Batches always come in order. If the dataset ends in `.map(Stack<>())` and
+///   makes its samples one by one (no `get_batch` and no batch transform of the
+///   program's), all workers load samples of the oldest batch, directly into
+///   reused memory. Samples must be dense, on the CPU, and of one dtype.
 /// - Workers compute with one thread each (LibTorch's with as many as there are
 ///   cores), and get no signals.
 /// - With this library's samplers, a batch that the loop gets counts as done,
 ///   without `advance`: a state saved after the step resumes with the next.
 /// - An error in the dataset reaches the loop as it was thrown, in its batch's
-///   turn. After it, or after a `break`, the loader can begin anew.
+///   turn. After an error or a `break`, the loader can begin again.
 ///
 /// Each worker has a copy of the dataset. Not safe to use from several threads
 /// at once, and not collective.
@@ -51,11 +50,12 @@ class DataLoader {
   using BatchRequestType = typename Sampler::BatchRequestType;
 
   /// Throws `c10::ValueError` if `batch_size` is 0 or it or `workers` was
-  /// negative, and `c10::Error` if LibTorch has no such device.
+  /// negative, and `c10::Error` if LibTorch does not have the device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
   /// Begins an epoch. Iterators are LibTorch's: each batch once, as
-  /// `BatchType&`. One from before throws `c10::Error` when it is incremented.
+  /// `BatchType&`. An earlier iterator throws `c10::Error` when it is
+  /// incremented.
   torch::data::Iterator<BatchType> begin();
   torch::data::Iterator<BatchType> end();
 
@@ -63,8 +63,8 @@ class DataLoader {
     return options_;
   }
 
-  /// How many batches an epoch has on this rank: Python's `len(loader)`. For
-  /// samplers that say how many samples they draw, as this library's do.
+  /// The number of batches of an epoch on this rank: Python's `len(loader)`.
+  /// For samplers that have a `size()` in samples, as this library's do.
   template <typename S = Sampler>
   auto size() const -> decltype(std::declval<const S&>().size()) {
     const auto rest = options_.drop_last() ? 0 : options_.batch_size() - 1;
@@ -72,7 +72,7 @@ class DataLoader {
   }
 
   /// The sampler's; see `ShardedSampler`. Another epoch or a state ends an
-  /// iteration that is not over.
+  /// unfinished iteration.
   void set_epoch(int64_t epoch) {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
@@ -112,11 +112,11 @@ class DataLoader {
   Source source_;
   detail::DeviceCopies copies_;
   std::optional<Loaded> ahead_;
-  /// The living iteration, of which there is one at a time.
+  /// The current iteration, of which there is one at a time.
   uint64_t iteration_ = 0;
   /// Samples at the end of the epoch that `drop_last` leaves out.
   size_t left_out_ = 0;
-  /// The last, so that it ends first.
+  /// The last member, so that it ends first.
   detail::BatchWorkers workers_;
 };
 
@@ -133,8 +133,8 @@ std::unique_ptr<DataLoader<Dataset, Sampler>> make_data_loader(
       std::move(dataset), std::move(sampler), options);
 }
 
-/// The same with a sampler of the dataset's size; LibTorch's `RandomSampler` if
-/// none is named.
+/// As above, with a sampler of the dataset's size; LibTorch's `RandomSampler`
+/// by default. Throws `c10::ValueError` if the dataset has no size.
 template <
     typename Sampler = torch::data::samplers::RandomSampler,
     typename Dataset>

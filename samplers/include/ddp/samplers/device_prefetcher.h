@@ -21,18 +21,17 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 } // namespace detail
 
 /// The batches of a data loader, on a device: while the loop computes with one,
-/// the next is copied from pinned memory on a stream of its own.
+/// the next is copied from pinned memory on a separate stream.
 ///
 /// ```
 /// for (auto& batch : ddp::DevicePrefetcher(*loader, group.device())) {
 ///   loss_of(net->forward(batch.data), batch.target).backward();
 /// ```
 ///
-/// It moves the tensors that `visit_tensors` finds in a batch. Where the device
-/// is the CPU, batches are passed on, and none is fetched ahead. Elsewhere one
-/// is, so that a sampler's `advance` is to be called in the loop, as always.
-/// For `ddp::DataLoader`, which counts by itself, use its option `device`.
-/// Not collective.
+/// It moves the tensors that `visit_tensors` finds in a batch. On the CPU it
+/// passes batches on and fetches none ahead. Elsewhere it fetches one ahead, so
+/// call a sampler's `advance` in the loop, as always. For `ddp::DataLoader`,
+/// which counts automatically, use its option `device`. Not collective.
 template <typename Loader>
 class DevicePrefetcher {
   static_assert(
@@ -42,8 +41,8 @@ class DevicePrefetcher {
  public:
   using BatchType = typename Loader::BatchType;
 
-  /// Throws `c10::Error` if this LibTorch has no such device. The loader has to
-  /// live as long.
+  /// Throws `c10::Error` if this LibTorch does not have the device. The loader
+  /// must live as long.
   DevicePrefetcher(Loader& loader, c10::Device device)
       : loader_(loader), copies_(device) {}
 
@@ -92,7 +91,7 @@ class DevicePrefetcher {
     return std::move(**source_);
   }
 
-  /// An error has to wait: the batch before is not computed yet.
+  /// An error must wait: the batch before is not computed yet.
   void fetch_ahead() {
     ahead_.reset();
     try {

@@ -6,25 +6,25 @@
 
 namespace ddp {
 
-/// How a `DistributedSampler` orders and divides the dataset. Every rank has to
-/// give the same.
+/// How a `DistributedSampler` orders and divides the dataset. All ranks must
+/// pass the same.
 struct SamplerOptions {
   /// Whether to draw a new order in each epoch, or to keep the dataset's.
   TORCH_ARG(bool, shuffle) = true;
-  /// The order of epoch `e` depends on `seed + e` alone.
+  /// The order of epoch `e` depends on `seed + e` only.
   TORCH_ARG(uint64_t, seed) = 0;
-  /// Where the ranks do not divide the dataset: leave out its tail, or, if
-  /// false, repeat its head until they do.
+  /// If the number of ranks does not divide the dataset: leave out its tail,
+  /// or, if false, repeat its head until it does.
   TORCH_ARG(bool, drop_last) = false;
 };
 
 /// Gives each rank its share of a dataset, equally many samples on every rank.
 ///
-/// The indices are those of Python's `torch.utils.data.DistributedSampler`, one
-/// by one: a permutation drawn from a generator of its own, padded or cut to a
-/// multiple of the number of ranks, of which rank `r` of `n` takes every n-th
-/// from the r-th on. The global random state is neither used nor changed. An
-/// empty dataset, which Python takes, is refused.
+/// The indices are exactly those of Python's
+/// `torch.utils.data.DistributedSampler`: a permutation from a separate
+/// generator, padded or cut to a multiple of the number of ranks. Rank `r` of
+/// `n` takes every n-th from the r-th on. The global random state is neither
+/// used nor changed. An empty dataset, which Python accepts, is refused.
 class DDP_API DistributedSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`. `size` is the dataset's, in samples.
@@ -49,9 +49,9 @@ class DDP_API DistributedSampler : public ShardedSampler {
 };
 
 /// Gives each sample of a dataset to exactly one rank, in the dataset's order,
-/// for evaluation: what padding repeats would count twice. So the first ranks
-/// may have one sample more, and one batch more: no collective in the loop, but
-/// one after it (`all_reduce` of the sums).
+/// for evaluation, in which padding would count samples twice. So the first
+/// ranks may have one sample more, and one batch more: use no collective in the
+/// loop, but one after it (`all_reduce` of the sums).
 class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// As those of `DistributedSampler`.
@@ -59,26 +59,26 @@ class DDP_API EvaluationSampler : public ShardedSampler {
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
 };
 
-/// How a `DistributedWeightedSampler` draws. Every rank has to give the same.
+/// How a `DistributedWeightedSampler` draws. All ranks must pass the same.
 struct WeightedSamplerOptions {
-  /// Whether a sample may come several times in an epoch.
+  /// Whether a sample may be drawn several times in an epoch.
   TORCH_ARG(bool, replacement) = true;
-  /// What is drawn in epoch `e` depends on `seed + e` alone.
+  /// The samples of epoch `e` depend on `seed + e` only.
   TORCH_ARG(uint64_t, seed) = 0;
 };
 
 /// Draws samples with probabilities in proportion to weights, over all ranks,
 /// and gives each rank its share, equally many on every rank.
 ///
-/// The sequence of an epoch is what `torch.multinomial` draws on the CPU, and
-/// so Python's `torch.utils.data.WeightedRandomSampler`, from a generator
-/// seeded with `seed + epoch`. If the ranks do not divide it, its head comes
-/// again.
+/// The sequence of an epoch is that of `torch.multinomial` on the CPU, and so
+/// of Python's `torch.utils.data.WeightedRandomSampler`, from a generator
+/// seeded with `seed + epoch`. If the number of ranks does not divide it, its
+/// head is repeated.
 class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights`: one per sample, of shape [samples], floating point, not
-  /// negative, no more than 2^24 of them. `num_samples`: how many to draw in an
-  /// epoch, over all ranks. Throws `c10::ValueError` for others, and without
+  /// negative, 2^24 at most. `num_samples`: the number to draw in an epoch,
+  /// over all ranks. Throws `c10::ValueError` for others, and without
   /// replacement if fewer weights than `num_samples` are above 0.
   DistributedWeightedSampler(
       const at::Tensor& weights,
@@ -86,7 +86,7 @@ class DDP_API DistributedWeightedSampler : public ShardedSampler {
       const ProcessGroup& group,
       const WeightedSamplerOptions& options = {});
 
-  /// The same for `rank` among `num_replicas`, without a group.
+  /// As above, for `rank` among `num_replicas`, without a group.
   DistributedWeightedSampler(
       const at::Tensor& weights,
       size_t num_samples,
@@ -103,24 +103,24 @@ class DDP_API DistributedWeightedSampler : public ShardedSampler {
   WeightedSamplerOptions options_;
 };
 
-/// How a `StreamSampler` divides a stream. Every rank has to give the same.
+/// How a `StreamSampler` divides a stream. All ranks must pass the same.
 struct StreamSamplerOptions {
-  /// Samples in an epoch, over all ranks; an epoch without it has no end.
+  /// Samples in an epoch, over all ranks; unset: an epoch has no end.
   TORCH_ARG(std::optional<size_t>, epoch_size) = std::nullopt;
 };
 
 /// Deals a stream of unknown or endless length to the ranks: rank `r` of `n`
 /// draws the stream's samples r, r + n, r + 2n, ...
 ///
-/// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, if the one
-/// before it ended, so that nothing comes twice; what the ranks do not divide
-/// of it is left out, so that all draw equally many. Without one, each epoch
-/// goes through the stream from its beginning, and `size()` is a number that no
-/// loop reaches. `state_dict` says how far all ranks are.
+/// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, the end of
+/// the one before, so that nothing is repeated. The remainder that the number
+/// of ranks does not divide is left out, so that all draw equally many. Without
+/// one, each epoch goes through the stream from its beginning, and `size()` is
+/// a number that no loop reaches. `state_dict` has the progress of all ranks.
 ///
-/// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside,
-/// which finds the end, on some ranks a batch before the others: ranks agree in
-/// each step whether to take it, by an all-reduce (docs/data.md has the loop).
+/// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside.
+/// It finds the end, on some ranks a batch before the others: an all-reduce in
+/// each step decides whether to take the batch (docs/data.md has the loop).
 class DDP_API StreamSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`.
@@ -128,8 +128,8 @@ class DDP_API StreamSampler : public ShardedSampler {
       const ProcessGroup& group,
       const StreamSamplerOptions& options = {});
 
-  /// The same for `rank` among `num_replicas`, without a group. Throws as the
-  /// others do, and if `epoch_size` is 0.
+  /// As above, for `rank` among `num_replicas`, without a group. Throws as the
+  /// others do, and `c10::ValueError` if `epoch_size` is 0.
   StreamSampler(
       int64_t num_replicas,
       int64_t rank,

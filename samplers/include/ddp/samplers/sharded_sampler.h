@@ -17,21 +17,20 @@ class ProcessGroup;
 
 /// A rank's part of one sequence of samples per epoch, which all ranks know:
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
-/// library's samplers. Ranks agree as they compute the same. Constructors with
-/// a group compare what was given over ranks, which construct the same samplers
-/// in one order, and wait for nobody: where it differs all throw
-/// `c10::ValueError` with one text, some in their next wait on the group.
+/// library's samplers. Ranks must construct the same samplers in one order:
+/// constructors with a group compare their arguments over ranks, without
+/// waiting. If these differ, all ranks throw `c10::ValueError` with one text,
+/// some in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
-/// and how far the training loop is, so what is told to the one that the
-/// program holds reaches the loader's; each has its own order and position. So
-/// a loop inside another one needs a sampler of its own. One copy is not safe
-/// to use from several threads at once; different copies are.
+/// and the loop's progress, so calls on the program's sampler reach the
+/// loader's copy; each has its own order and position. So an inner loop needs a
+/// separate sampler. One copy is not thread-safe; different copies are.
 ///
-/// **Resuming amid an epoch.** Workers fetch ahead of the loop, so that only
-/// the loop knows how far it is: it says so with `advance`. What `state_dict`
-/// holds then is rank 0's for all, since ranks take their steps together, and
-/// valid for any number of ranks: the rest of the epoch is shared out anew.
+/// **Resuming within an epoch.** Workers fetch ahead, so only the loop knows
+/// its progress: it reports it with `advance`. `state_dict` then holds rank 0's
+/// for all, since ranks take their steps together. It is valid for any number
+/// of ranks: the rest of the epoch is divided among them.
 ///
 /// ```
 /// sampler.load_state_dict(state);                      // to go on
@@ -46,56 +45,56 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
   using State = torch::OrderedDict<std::string, at::Tensor>;
 
-  /// Sets the epoch, in all copies, whose order the next `reset()` draws, as a
-  /// data loader's `begin()` does: call this before each loop over the loader,
-  /// or every epoch has the same order. Another epoch begins at its start.
+  /// Sets the epoch, in all copies. The next `reset()`, such as that of a
+  /// loader's `begin()`, draws its order: call this before each loop over the
+  /// loader, or every epoch has the same order. Another epoch begins at its
+  /// start.
   void set_epoch(int64_t epoch);
 
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// How many samples this rank draws in the epoch, or the rest of it.
+  /// The number of samples this rank draws in the epoch, or the rest of it.
   size_t size() const;
 
-  /// Begins the epoch, over `new_size` samples if given; if a state was loaded,
-  /// resumes from it, until the loop has seen the epoch's end.
+  /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
+  /// state until the loop has seen the epoch's end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
   /// `c10::Error` if a copy began another loop and the program uses `advance`.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
-  /// Says that the loop is done with `count` more samples of this rank. Throws
-  /// `c10::ValueError` if that is more than it was given.
+  /// Reports that the loop is done with `count` more samples of this rank.
+  /// Throws `c10::ValueError` if that is more than it was given.
   void advance(size_t count);
 
-  /// Where the loop is: the epoch, and how many samples of its sequence all
-  /// ranks are done with; and what the sequence depends on. Tensors of int64
+  /// The loop's progress: the epoch, the number of samples of its sequence that
+  /// all ranks are done with, and the parameters of the sequence. int64 tensors
   /// without dimensions, and the sampler's name in bytes. Throws `c10::Error`
-  /// if samples were drawn and `advance` was never called.
+  /// if samples were drawn and `advance` was never called. Not collective.
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// it is not a state, or of another sequence (kind of sampler, size, seed,
-  /// ...).
+  /// it is invalid, or of another sequence (kind of sampler, size, seed, ...).
   void load_state_dict(const State& state);
 
-  /// Checks a state as `load_state_dict` does; what it returns loads it.
+  /// Checks a state as `load_state_dict` does; the returned function loads it.
   std::function<void()> plan_state_dict(const State& state);
 
-  /// Stores the epoch of the current order and the position in it: what this
+  /// Stores the epoch and position of the current order: the samples that this
   /// rank drew, which workers may have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
-  /// Resumes if `save` was called, in a sampler of the same sequence, ranks and
-  /// options, at once or after one `reset` (in a copy too). What was drawn
-  /// counts as done. Throws `c10::Error` if the position lies beyond the end.
+  /// Resumes where `save` was called, in a sampler of the same sequence, ranks
+  /// and options, immediately or after one `reset` (also in a copy). Drawn
+  /// samples are done. Throws `c10::Error` if the position lies beyond the end.
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
-  /// Where the ranks do not divide the sequence.
+  /// If the number of ranks does not divide the sequence.
   enum class Remainder {
-    kRepeat, ///< its head comes again, until they do
+    kRepeat, ///< its head is repeated until they do
     kDrop, ///< its tail is left out
     kUneven, ///< the first ranks have one sample more
   };
@@ -111,22 +110,22 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       Remainder remainder);
 
   /// For constructors with a group: throws `c10::ValueError` if another rank's
-  /// sampler is of another kind or sequence; else waits for no one.
+  /// sampler is of another kind or sequence; otherwise it does not wait.
   void check_same(const ProcessGroup& group) const;
 
-  // No move: what a loader was given goes on to take `set_epoch`.
+  // No move: a sampler that was passed to a loader still takes `set_epoch`.
   ShardedSampler(const ShardedSampler&) = default;
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
-  /// which takes half the memory. Undefined, as it is unless overridden, stands
-  /// for `first_index`, the one after it, ..., which takes none.
+  /// which takes half the memory. Undefined, the default, means `first_index`,
+  /// the one after it, ..., which takes none.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
-  /// Where an undefined sequence begins; 0 unless overridden.
+  /// The first index of an undefined sequence; 0 unless overridden.
   virtual size_t first_index(size_t length, int64_t epoch) const;
 
-  /// What else the sequence depends on, for `state_dict`; nothing by default.
+  /// Further parameters of the sequence, for `state_dict`; none by default.
   virtual torch::OrderedDict<std::string, int64_t> identity() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a TrainingState consists of.
+// The parts of a TrainingState.
 #include <ATen/core/ivalue.h>
 #include <ddp/internal/export.h>
 
@@ -28,38 +28,38 @@ namespace detail {
 
 using Commit = std::function<void()>;
 
-/// Checks a state; what it returns puts it in.
+/// Checks a state; the returned function loads it.
 using Plan = std::function<Commit(const c10::IValue&)>;
 
 struct TrainingPart {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
-  /// Each rank's own is kept, in a list.
+  /// Each rank's state is kept, in a list.
   bool per_rank = false;
   /// Whether a state may lack it.
   bool optional = false;
   /// Whether `save` may communicate.
   bool collective = false;
-  /// Whether what `save` returns is whole on one rank alone.
+  /// Whether the result of `save` is whole on one rank only.
   bool sharded = false;
-  /// Where it is one whose parameters are the same on all ranks; else null.
+  /// If its parameters are the same on all ranks; else null.
   const torch::nn::Module* module = nullptr;
   const torch::optim::Optimizer* optimizer = nullptr;
-  /// Where it has one, which is the same on all ranks when it is saved.
+  /// Its epoch, if any, which is the same on all ranks when it is saved.
   std::function<int64_t()> epoch = nullptr;
-  /// Whether `load` checks nothing, so that what it returns may throw.
+  /// Whether `load` checks nothing, so that its result may throw.
   bool unchecked = false;
 };
 
-/// One of which rank 0's state serves all.
+/// A part whose state of rank 0 serves all.
 DDP_API TrainingPart local_part(
     const std::string& name,
     std::function<c10::IValue()> save,
     Plan load);
 
-/// One that each rank has of its own. `derive` makes a state for a rank that
-/// none was saved for out of a seed; without it, nothing is loaded on another
+/// A part with a separate state per rank. `derive` makes a state from a seed
+/// for a rank without a saved state; if null, nothing is loaded on another
 /// number of ranks.
 DDP_API TrainingPart per_rank_part(
     const std::string& name,
@@ -67,7 +67,7 @@ DDP_API TrainingPart per_rank_part(
     Plan load,
     std::function<Commit(uint64_t)> derive = nullptr);
 
-/// What loads a state that fits.
+/// The functions that load a state that fits.
 struct Commits {
   std::vector<Commit> unchecked; // to be run first
   std::vector<Commit> checked;
@@ -79,7 +79,7 @@ c10::IValue save_parts(
     const std::vector<TrainingPart>& parts,
     const ProcessGroup& group);
 
-/// Checks that a state has what all parts need. Throws `c10::Error`.
+/// Checks that a state has the states of all parts. Throws `c10::Error`.
 Commits plan_parts(
     const std::vector<TrainingPart>& parts,
     const c10::IValue& state,

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the templates of <checkpoint/training_state.h> are made of.
+// The definitions of the templates of <checkpoint/training_state.h>.
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/internal/export.h>
 
@@ -16,7 +16,7 @@ inline c10::IValue to_ivalue(c10::IValue state) {
 }
 DDP_API StateDict to_state_dict(const c10::IValue& state);
 
-/// Whether each rank has a state of its own besides.
+/// Whether each rank has an additional state.
 template <typename Stateful, typename = void>
 struct HasRankState : std::false_type {};
 template <typename Stateful>
@@ -25,7 +25,7 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
-/// Whether it goes through epochs, as samplers do.
+/// Whether it has epochs, as samplers do.
 template <typename Stateful, typename = void>
 struct HasEpoch : std::false_type {};
 template <typename Stateful>
@@ -35,8 +35,8 @@ struct HasEpoch<
         decltype(std::declval<const Stateful&>().epoch()),
         int64_t>>> : std::true_type {};
 
-/// Whether its state is whole on one rank alone: an optimizer that steps along
-/// in a `Join` communicates in its step.
+/// Whether its state is whole on one rank only: an optimizer that steps in a
+/// `Join` communicates in its step.
 template <typename Stateful>
 using IsSharded = std::conjunction<
     std::is_base_of<torch::optim::Optimizer, Stateful>,
@@ -57,7 +57,7 @@ inline constexpr bool plans_v<
     std::void_t<decltype(std::declval<Part&>().plan_state_dict(
         std::declval<const State&>()))>> = true;
 
-/// A state as the part that returned it had it.
+/// A state in the type that the part returned.
 template <typename State>
 auto state_of(const c10::IValue& state) {
   if constexpr (std::is_same_v<State, c10::IValue>) {

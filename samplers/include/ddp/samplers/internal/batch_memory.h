@@ -14,20 +14,20 @@
 
 namespace ddp::detail {
 
-/// Memory for the batches of a data loader, used again once no one holds the
-/// batch: the operating system's fresh pages cost as much as filling them.
+/// Memory for the batches of a data loader, reused once a batch is released:
+/// the operating system's fresh pages cost as much as filling them.
 class DDP_API BatchMemory {
  public:
-  /// Keeps the memory of at most `kept` tensors while no one uses it. With
-  /// `pinned` it is pinned for copies to a GPU, if there is one; LibTorch keeps
-  /// such memory by itself.
+  /// Keeps the unused memory of at most `kept` tensors. With `pinned` it is
+  /// pinned for copies to a GPU, if there is one; LibTorch caches pinned memory
+  /// itself.
   BatchMemory(size_t kept, bool pinned);
 
   /// A tensor on the CPU with arbitrary contents; it may outlive this object.
-  /// To be called from any thread, as `pin`.
+  /// Any thread may call this and `pin`.
   at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype) const;
 
-  /// Replaces `tensor` by a copy in pinned memory, if there is to be one.
+  /// Replaces `tensor` by a copy in pinned memory, if memory is pinned.
   void pin(at::Tensor& tensor) const;
 
  private:
@@ -36,13 +36,13 @@ class DDP_API BatchMemory {
   std::shared_ptr<Blocks> blocks_;
 };
 
-/// One tensor of a batch, of its samples' tensors: `torch::stack`, sample by
+/// One tensor of a batch, from its samples' tensors: `torch::stack`, sample by
 /// sample, from several threads.
 class DDP_API StackedTensor {
  public:
   /// Writes row `row` of `rows`; `index` is the sample's, for messages. The
-  /// first sample says what the others' shape and dtype have to be: throws
-  /// `c10::ValueError` for another, or for one that is not dense on the CPU.
+  /// first sample sets shape and dtype of the others: throws `c10::ValueError`
+  /// for another, or for one that is not dense on the CPU.
   void put(
       size_t row,
       size_t rows,
@@ -60,9 +60,8 @@ class DDP_API StackedTensor {
   at::Tensor tensor_;
 };
 
-/// Copies batches to a device on a stream of their own, so that the device
-/// copies one while it computes with the one before. On the CPU, if all memory
-/// is the device's, nothing is copied.
+/// Copies batches to a device on a separate stream, so that the device copies
+/// one while it computes with the one before. On the CPU, nothing is copied.
 class DDP_API DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
@@ -71,7 +70,7 @@ class DDP_API DeviceCopies {
     return stream_.has_value();
   }
 
-  /// Starts to copy the tensors inside `batch`, which are replaced by those on
+  /// Starts to copy the tensors inside `batch`, and replaces them by those on
   /// the device.
   template <typename Batch>
   void start(Batch& batch) {
@@ -80,7 +79,7 @@ class DDP_API DeviceCopies {
   }
 
   /// Makes the current stream wait for the batch started last. Its memory may
-  /// be used again once that stream is done with what it has then.
+  /// be reused once that stream has finished its current work.
   template <typename Batch>
   void finish(Batch& batch) {
     wait();

@@ -22,18 +22,18 @@
 
 namespace ddp::detail {
 
-/// A batch, and of how many samples it is.
+/// A batch and its number of samples.
 template <typename Batch>
 struct LoadedBatch {
   Batch batch;
   size_t samples;
 };
 
-/// What batches are loaded with.
+/// The common part of sources of batches.
 template <typename Dataset>
 class SourceBase {
  public:
-  /// A copy of the dataset for each thread, as LibTorch's loader makes.
+  /// A copy of the dataset for each thread, as in LibTorch's loader.
   SourceBase(const Dataset& dataset, size_t workers, BatchMemory memory)
       : memory_(std::move(memory)),
         datasets_(std::max<size_t>(workers, 1), dataset) {}
@@ -43,8 +43,8 @@ class SourceBase {
   std::vector<Dataset> datasets_;
 };
 
-/// How batches are loaded from a `Dataset`: by one thread each, as the dataset
-/// makes them.
+/// Loads batches from a `Dataset`: by one thread each, as the dataset makes
+/// them.
 template <typename Dataset, typename Request>
 class BatchSource : public SourceBase<Dataset> {
  public:
@@ -75,9 +75,9 @@ class BatchSource : public SourceBase<Dataset> {
   };
 };
 
-/// Where LibTorch's `Stack` gets single samples, the batch is stacked here: its
-/// samples are loaded by all threads, and each is copied to its place while it
-/// is in the core's cache.
+/// If LibTorch's `Stack` gets single samples, the batch is stacked here: all
+/// threads load its samples, and copy each to its place while it is in the
+/// core's cache.
 template <typename Dataset, typename Example>
 class StackedSource : public SourceBase<Dataset> {
  public:
@@ -132,8 +132,8 @@ class StackedSource : public SourceBase<Dataset> {
   };
 
  private:
-  /// As many samples as stay in a core's cache until they are copied, and no
-  /// more than leave each thread some.
+  /// As many samples as fit into a core's cache until they are copied, but few
+  /// enough that each thread gets some.
   size_t part_of(size_t samples) const {
     constexpr size_t kCacheBytes = 256 << 10;
     const auto fit = kCacheBytes / std::max<size_t>(sample_bytes_, 1);
@@ -145,10 +145,9 @@ class StackedSource : public SourceBase<Dataset> {
   static constexpr size_t kUnknown = 256 << 10;
 };
 
-/// Whether a dataset's batches are its samples one by one, so that a batch can
-/// be asked for in parts: if `get` is all that the program wrote. A `get_batch`
-/// of its own may read in bulk or look at the batch as a whole, and so may a
-/// transform of batches.
+/// Whether a dataset's batches are its samples one by one, so that parts of a
+/// batch can be requested: if the program wrote only `get`. Its own `get_batch`
+/// may read in bulk or need the whole batch, and so may a transform of batches.
 template <typename Dataset, typename = void>
 struct IsPerSample : std::false_type {};
 template <typename Dataset>
@@ -184,7 +183,7 @@ struct IsPerSample<torch::data::datasets::MapDataset<Dataset, Transform>>
     : std::conjunction<IsPerSample<Dataset>, IsPerSampleTransform<Transform>> {
 };
 
-/// The source for a `Dataset` whose batches are asked for by a `Request`.
+/// The source for a `Dataset` whose batches are requested by a `Request`.
 template <typename Dataset, typename Request, typename = void>
 struct SourceOf {
   using type = BatchSource<Dataset, Request>;

@@ -15,7 +15,7 @@
 
 namespace ddp::detail {
 
-/// A batch to be loaded, in parts that several threads may load at once.
+/// A batch to load, in parts that several threads may load at once.
 class BatchJob {
  public:
   BatchJob(size_t samples, size_t part) : samples_(samples), part_(part) {}
@@ -42,13 +42,13 @@ class BatchJob {
 };
 
 /// Threads that load batches. All work on the oldest batch that has parts left,
-/// so that batches are ready in their order. Without threads, whoever asks for
-/// a batch loads it.
+/// so batches are ready in order. Without threads, the caller of `take` loads
+/// it.
 class DDP_API BatchWorkers {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
-  /// `init` may be empty; throws what it throws.
+  /// `init` may be empty; throws its exceptions.
   BatchWorkers(size_t workers, const std::function<void(size_t)>& init);
   ~BatchWorkers();
   BatchWorkers(const BatchWorkers&) = delete;
@@ -56,17 +56,17 @@ class DDP_API BatchWorkers {
 
   void add(std::shared_ptr<BatchJob> job);
 
-  /// How many batches were added and not taken.
+  /// The number of batches that were added and not taken.
   size_t size() const;
 
   /// Whether the oldest batch was loaded without an error.
   bool is_ready() const;
 
   /// Waits for the oldest batch, of which there must be one, and takes it.
-  /// Throws what loading it threw, and `c10::Error` after `timeout`.
+  /// Throws as its loading, and `c10::Error` after `timeout`.
   std::shared_ptr<BatchJob> take(Timeout timeout);
 
-  /// Forgets all batches; threads may still load parts of them.
+  /// Drops all batches; threads may still load parts of them.
   void clear();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the template of <ddp/samplers/data_loader.h> is made of.
+// The definitions of the template of <ddp/samplers/data_loader.h>.
 #include <ddp/internal/check.h>
 #include <ddp/samplers/data_loader.h>
 
@@ -17,7 +17,7 @@ struct Counts<
     std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
     : std::true_type {};
 
-/// Says that the loop is done with so many samples, if the sampler counts.
+/// Reports that the loop is done with `samples` more, if the sampler counts.
 template <typename Sampler>
 void advance(Sampler& sampler, size_t samples) {
   if constexpr (Counts<Sampler>::value) {
@@ -57,7 +57,7 @@ DataLoader<Dataset, Sampler>::begin() {
   ahead_.reset();
   left_out_ = 0;
   sampler_.reset();
-  detail::advance(sampler_, 0); // from now on somebody counts
+  detail::advance(sampler_, 0); // from now on the loader counts
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
@@ -100,8 +100,8 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
   return Loaded{job->take(), job->samples()};
 }
 
-/// On a device, the next batch is copied from when the loop gets the one before
-/// or, where it was not loaded then, from when it is.
+/// On a device, the next batch is copied from when the loop gets the previous
+/// one or, if it was not loaded then, from when it is loaded.
 template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
     Dataset,
