@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-/// One rank's values of many small tensors under way to all ranks, in one flat
+/// Sends one rank's values of many small tensors to all ranks, in one flat
 /// message for each dtype and device.
 class AsyncBroadcast {
  public:
@@ -14,8 +14,8 @@ class AsyncBroadcast {
       const ProcessGroup& group,
       int64_t root = 0);
 
-  /// Waits, and writes the values into the tensors, unseen by autograd: what
-  /// was computed from them may still be differentiated.
+  /// Waits, and writes the values into the tensors, unseen by autograd: earlier
+  /// results may still be differentiated.
   void finish();
 
  private:

@@ -9,14 +9,14 @@
 
 namespace ddp::detail {
 
-/// Thrown where a collective failed because of another rank: it is a
-/// consequence, and its text says of what.
+/// Thrown if a collective failed because of another rank, whose failure its
+/// text describes.
 class PeerError : public c10::DistBackendError {
  public:
   explicit PeerError(const std::string& text);
 };
 
-/// Why a wait failed, before `guarded` says where.
+/// Why a wait failed, before `guarded` adds where.
 struct WaitFailure {
   std::string cause;
   enum class Kind {
@@ -25,16 +25,16 @@ struct WaitFailure {
     kWhole, ///< they know, and `cause` is the whole message
     kCommon, ///< `cause` is the whole message of a `c10::ValueError`
   } kind = Kind::kNew;
-  /// The lines of the failure store that this wait has nothing to do with.
+  /// The lines of the failure store that do not concern this wait.
   size_t earlier_lines = 0;
 };
 
 /// A collective that was started.
 struct Collective {
   c10::intrusive_ptr<c10d::Work> work;
-  /// Its place among the group's collectives, from 1.
+  /// Its number among the group's collectives, from 1.
   int64_t number = 0;
-  /// Whether this thread itself has to wait, and not only a GPU's stream.
+  /// Whether this thread must wait, and not only a GPU's stream.
   bool on_host = true;
 };
 
@@ -46,25 +46,25 @@ Collective start(
     Launch&& launch) {
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
   const auto number = ++group.launched;
-  // A group that was handed to us may name itself after its CPU backend.
+  // A wrapped group may be named after its CPU backend.
   const bool on_host = tensor.is_cpu() ||
       group.group->getBackend(tensor.device().type())->getBackendName() !=
           "nccl";
   return {launch(), number, on_host};
 }
 
-/// Waits for a collective, and for the failure of another rank. To be called
-/// within `guarded`. Costs no request to the store for the first 0.2 s.
+/// Waits for a collective, and for the failure of another rank. Call it within
+/// `guarded`. Sends no request to the store for the first 0.2 s.
 void wait(ProcessGroupImpl& group, const Collective& collective);
 
 /// Throws `WaitFailure` if another rank, or another thread of this one, has
 /// given up.
 void look_for_failure(const ProcessGroupImpl& group);
 
-/// Throws if no collective can work any more.
+/// Throws if collectives can no longer work.
 void check_usable(const ProcessGroupImpl& group, const char* operation);
 
-/// Breaks the group, tells the other ranks and throws `PeerError`, or, where
+/// Breaks the group, reports to the other ranks and throws `PeerError`, or, if
 /// the failure is common to all, `c10::ValueError`.
 [[noreturn]] void fail(
     ProcessGroupImpl& group,
@@ -87,7 +87,7 @@ auto guarded(
   check_usable(group, operation);
   try {
     return function();
-  } catch (const c10::ValueError&) { // the caller's mistake, said already
+  } catch (const c10::ValueError&) { // the caller's error, reported already
     throw;
   } catch (const WaitFailure& failure) {
     fail(group, operation, failure);

@@ -4,10 +4,10 @@
 
 namespace ddp::detail {
 
-/// From now on an exception that no one catches is written to the file that
-/// `find_error_file` has found, if it has, and to `failure_store`, if it is not
+/// From now on an uncaught exception is written to the file that
+/// `find_error_file` has found, if any, and to `failure_store`, if it is not
 /// null, for all groups, and to the failure stores of earlier calls that are
-/// still in use. What `std::terminate` did before it does afterwards.
+/// still in use. The former handler of `std::terminate` runs afterwards.
 void report_uncaught(const std::shared_ptr<FailureStore>& failure_store);
 
 /// Does the same with the exception that is being handled.

@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// Warns of a wait that takes long, once, from another thread: "ddp: WHO has
-/// waited for 10 s in CALL". The wait is over with it.
+/// Warns of a long wait, once, from another thread: "ddp: WHO has waited for 10
+/// s in CALL". The wait ends with this object.
 class WaitNotice {
  public:
   WaitNotice(

@@ -7,8 +7,8 @@ namespace ddp {
 
 struct ReducerImpl;
 
-/// A Reducer's part in a `Join`: tells the ranks without inputs what this one
-/// does, and on such a rank does the same with zeros.
+/// A Reducer's part in a `Join`: reports this rank's steps to the ranks without
+/// inputs, and on a rank without inputs runs the same steps with zeros.
 class JoinParticipation final : public Joinable,
                                 public detail::ReductionObserver {
  public:
@@ -17,12 +17,12 @@ class JoinParticipation final : public Joinable,
   /// The ranks without inputs take part in the reduction that begins.
   void on_open(detail::Participants& participants) override;
 
-  /// Before collectives at the end of a reduction. If others share the
-  /// backward, the ranks without inputs put ends off until they hear of one.
+  /// Before collectives at the end of a reduction. If other Reducers share the
+  /// backward, the ranks without inputs delay ends until one is reported.
   void on_finish(const detail::Reduction& reduction) override;
 
-  /// Which rank's buffers the wrapper's forward gives all ranks, if it does;
-  /// those without inputs call `forward_main_hook` then.
+  /// The rank whose buffers the wrapper's forward gives all ranks, if it does;
+  /// ranks without inputs then call `forward_main_hook`.
   int64_t notify_forward(bool gives_buffers);
   std::function<void(int64_t root)> forward_main_hook;
   std::function<void()> after_join;

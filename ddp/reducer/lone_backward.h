@@ -9,13 +9,13 @@
 
 namespace ddp::detail {
 
-/// What a group of one does in place of a reduction: the gradients are what
-/// they were, and only looked at. What would be an error in a larger group is
-/// one here, so that a program that runs alone also runs on several ranks.
+/// Replaces the reduction in a group of one: checks the gradients without
+/// changing them. Errors of a larger group are errors here, so that a program
+/// that runs on one rank also runs on several ranks.
 class LoneBackward final : public GradientListener {
  public:
-  /// `looks_always`: not in the first backwards alone. All that is referred to
-  /// must live as long.
+  /// `looks_always`: not only in the first backwards. All references must
+  /// outlive it.
   LoneBackward(
       const std::string& name,
       std::vector<ParameterState>& parameters,
@@ -23,27 +23,27 @@ class LoneBackward final : public GradientListener {
       ObserverList& observers,
       bool looks_always);
 
-  /// As a `BackwardReducer`'s.
+  /// As in `BackwardReducer`.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
-  /// Not after an exception, until the next backward begins, nor where all has
-  /// been looked at.
+  /// Not after an exception, until the next backward begins, nor once all
+  /// checks are done.
   bool is_of_use() const override {
     return !failed_ && has_hooks();
   }
 
-  /// From now on an observer wants every backward.
+  /// From now on an observer needs every backward.
   void stay() {
     stays_ = true;
   }
-  /// Whether there are more backwards to look at.
+  /// Whether there are more backwards to check.
   bool has_hooks() const {
     return looks() || stays_;
   }
-  /// Whether it has come to the end of a backward.
+  /// Whether it has reached the end of a backward.
   bool has_looked() const {
     return to_look_ < kLooks;
   }
@@ -66,7 +66,7 @@ class LoneBackward final : public GradientListener {
   ObserverList& observers_;
   bool looks_always_;
   bool stays_ = false;
-  /// In how many backwards still.
+  /// The number of backwards left.
   int to_look_ = kLooks;
   Reduction current_;
   bool open_ = false;

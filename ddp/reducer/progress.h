@@ -7,7 +7,7 @@
 
 namespace ddp::detail {
 
-/// Tells ddprun, and who asks what this rank waits in, how far a Reducer is.
+/// Reports a Reducer's progress to ddprun, and in reports of this rank's waits.
 class Progress final : public ReductionObserver {
  public:
   explicit Progress(const BucketStorage& buckets)
@@ -20,7 +20,7 @@ class Progress final : public ReductionObserver {
     --living;
   }
 
-  /// By which the Reducer is told from others.
+  /// The text that distinguishes the Reducer from others.
   void name(const std::string& first_parameter, size_t parameters) {
     text_ = detail::format(
         "{}{}, of '{}' ({}{}",
@@ -37,8 +37,8 @@ class Progress final : public ReductionObserver {
   void on_launch(const Bucket& bucket) override {
     heartbeat::began_bucket(bucket.content.index + 1, buckets_.size(), step_);
   }
-  /// " of Reducer 2, of 'conv1.weight' (12 parameters)", the second that this
-  /// process has made, where there are others.
+  /// " of Reducer 2, of 'conv1.weight' (12 parameters)", the second Reducer of
+  /// this process, if there are others.
   void on_wait(const Bucket& bucket) override {
     heartbeat::began_bucket(
         bucket.content.index + 1,

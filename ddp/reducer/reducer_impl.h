@@ -11,9 +11,9 @@ namespace ddp {
 
 struct LayoutState;
 
-/// The machine behind `Reducer`: its parts, and what concerns several of them.
-/// `backward` reduces; reducer_state.cpp has what another run continues with,
-/// reducer_end.cpp what a Reducer tells when it ends.
+/// The implementation of `Reducer`: its parts, and code that concerns several
+/// of them. `backward` reduces; reducer_state.cpp has the state with which
+/// another run resumes, reducer_end.cpp the reports of a Reducer that ends.
 struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
       const detail::TargetState& state,
@@ -32,12 +32,12 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
       const ProcessGroup& group,
       const ReducerOptions& options);
 
-  /// Adds the hooks. Frozen parameters get one too: they may be unfrozen.
+  /// Adds the hooks, also to frozen parameters: they may be unfrozen.
   void attach();
-  /// Removes them, and leaves the communication hook to others.
+  /// Removes them, and releases the communication hook.
   void detach();
 
-  /// Lets backwards that come through `outputs` communicate.
+  /// Makes backwards through `outputs` communicate.
   void anchor(const detail::OutputAnchors& outputs);
 
   void step_in_backward(torch::optim::Optimizer& optimizer);
@@ -47,11 +47,11 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void load_state_dict(const c10::IValue& state);
   Statistics statistics() const;
 
-  /// The Reducer ends: tells what the program and other ranks have to know.
+  /// The Reducer ends: reports to the program and to other ranks.
   void end();
 
   ProcessGroup group;
-  /// The same on all ranks, and no other Reducer's of this process.
+  /// Equal on all ranks, and unique in this process.
   std::string name;
   ReducerOptions options;
   std::vector<detail::ParameterState> parameters;

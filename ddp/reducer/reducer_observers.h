@@ -15,12 +15,11 @@
 
 namespace ddp::detail {
 
-/// What a Reducer's options add to the averaging of gradients. The list has
-/// what is on; in a group of one, whose gradients are only looked at, few are.
+/// The observers that a Reducer's options add. The list has those that are on;
+/// few are in a group of one, whose gradients are only checked.
 struct ReducerObservers {
   /// `name` is the Reducer's, `store` its part of the group's; buffers are
-  /// broadcast where `sends_buffers`. All that is referred to must live as
-  /// long.
+  /// broadcast if `sends_buffers`. All references must outlive it.
   ReducerObservers(
       const TargetState& state,
       const ReducerOptions& options,
@@ -33,7 +32,7 @@ struct ReducerObservers {
       BucketRebuild& rebuild,
       GradientReduction& reduction);
 
-  /// Whether ranks compare what they should share, and may not.
+  /// Whether ranks compare values that should be equal on all.
   bool compares_replicas;
   ObserverList list;
 

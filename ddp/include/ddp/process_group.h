@@ -101,6 +101,7 @@ class DDP_API ProcessGroup {
   void broadcast(at::Tensor tensor, int64_t root = 0) const;
 
   /// As `broadcast`, without waiting; do not touch `tensor` until `wait()`.
+  /// Throws `c10::ValueError` if it is not contiguous.
   Work broadcast_async(at::Tensor tensor, int64_t root = 0) const;
 
   /// Returns `root`'s string and ignores the others'. Collective.

@@ -4,9 +4,9 @@
 
 namespace ddp::detail {
 
-/// Checks that all ranks come here with the same `text`, over `store`, so that
-/// ranks that do not come are noticed too. Throws `c10::Error` that names them,
-/// or both texts, after at most the group's timeout. Collective.
+/// Checks over `store` that all ranks call it with the same `text`, which also
+/// detects missing ranks. Throws `c10::Error` that names them, or both texts,
+/// after at most the group's timeout. Collective.
 void agree(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,

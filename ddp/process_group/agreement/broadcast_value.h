@@ -5,9 +5,9 @@
 
 namespace ddp::detail {
 
-/// `root`'s value, whose tensors are on the CPU, on all ranks; what the others
-/// pass is ignored. Tensors go one by one, so that no rank needs more memory
-/// than they take and once more the largest of them. Collective.
+/// `root`'s value, whose tensors are on the CPU, on all ranks; the others'
+/// `value` is ignored. Tensors are sent one by one, so that no rank needs more
+/// memory than for all of them and once more the largest. Collective.
 c10::IValue broadcast_value(
     const c10::IValue& value,
     const ProcessGroup& group,

@@ -6,23 +6,23 @@
 
 namespace ddp::detail {
 
-/// Runs `work` on rank 0, and throws `c10::Error` on every rank with what it
-/// threw there. Collective.
+/// Runs `work` on rank 0, and throws its exception on every rank as
+/// `c10::Error`. Collective.
 void on_rank_0(
     const char* operation,
     const ProcessGroup& group,
     const std::function<void()>& work);
 
-/// Runs `work` on every rank, and throws `c10::Error` on every rank with what
-/// it threw on the first where it did. Collective.
+/// Runs `work` on every rank, and throws on every rank the exception of the
+/// first rank that threw, as `c10::Error`. Collective.
 void on_each_rank(
     const char* operation,
     const ProcessGroup& group,
     const std::function<void()>& work);
 
-/// The same for a work that may be collective itself. If it throws on one rank
-/// while others wait in its collectives, these fail with the reason after some
-/// seconds, and the group is of no more use.
+/// As above, for `work` that may be collective. If it throws on one rank while
+/// others wait in its collectives, these fail with the reason after some
+/// seconds, and the group cannot be used again.
 void on_each_rank_together(
     const char* operation,
     const ProcessGroup& group,

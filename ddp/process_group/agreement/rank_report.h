@@ -8,8 +8,8 @@
 
 namespace ddp::detail {
 
-/// How many differences a message names: enough to see what is wrong, where a
-/// model may have thousands of parameters.
+/// The number of differences that a message names: a model may have thousands
+/// of parameters.
 constexpr size_t kMaxDifferences = 8;
 
 /// One text to send, each line with a newline at its end.
@@ -21,7 +21,7 @@ std::vector<std::string> split_lines(const std::string& text);
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);
 
-/// The ranks that have the same, by the order of the first of each.
+/// The ranks that have equal keys, in the order of the first of each.
 template <typename Key>
 std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
     const std::vector<Key>& of_ranks) {
@@ -39,16 +39,15 @@ std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
   return groups;
 }
 
-/// What ranks have to say, with their numbers: "ranks 0 and 2: this; rank 1:
-/// that". Those with an empty text are left out.
+/// The ranks' texts, with their numbers: "ranks 0 and 2: this; rank 1: that".
+/// Those with an empty text are left out.
 std::string name_by_ranks(const std::vector<std::string>& texts);
 
-/// Throws `c10::ValueError` unless all ranks say that they called the same.
+/// Throws `c10::ValueError` unless all ranks report the same call.
 void check_same_calls(const std::vector<std::string>& calls);
 
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
-/// differences, how many there are beside these and `left_out` already, and a
-/// line of what to do, if there is a `remedy`.
+/// differences, and the number of further ones, including `left_out`.
 [[noreturn]] void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,

@@ -13,9 +13,9 @@ class Store;
 
 namespace ddp::detail {
 
-/// Parts that ranks gather under a key of a store, for the last of them to
-/// decide on and all to read. A few requests of each rank, and the parts travel
-/// twice, whatever the number of ranks is.
+/// Parts that ranks gather under a key of a store. The last rank decides on
+/// them and all read the verdict. Each rank sends a few requests, and the parts
+/// are sent twice, for any number of ranks.
 class StoreGather {
  public:
   using Bytes = std::vector<uint8_t>;
@@ -28,31 +28,30 @@ class StoreGather {
   /// Throws `c10::Error` if the store cannot append.
   StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key);
 
-  /// Adds this rank's part. The parts of all `size` ranks if it was the last to
-  /// come: then it has to call `decide` before the others may read.
+  /// Adds this rank's part. Returns the parts of all `size` ranks if it was the
+  /// last: then it must call `decide` before the others may read.
   std::optional<std::vector<Part>> add(const Part& part, int64_t size);
 
-  /// What the others read.
+  /// Sets the verdict that the others read.
   void decide(const Bytes& verdict);
 
-  /// Decides unless someone has. Returns what the first decided.
+  /// Decides unless a rank has decided. Returns the first verdict.
   std::string decide_once(const std::string& verdict);
 
-  /// The key that is there once someone has decided.
+  /// The key that exists once a rank has decided.
   std::string verdict_key() const;
 
-  /// What was decided; empty if nothing was. The last of those that added a
-  /// part removes all keys: to be called once by each of them, when all have
-  /// added theirs.
+  /// The verdict; empty if there is none. The last of those that added a part
+  /// removes all keys: each must call it once, when all have added theirs.
   Bytes verdict();
 
-  /// The parts that have come so far.
+  /// The parts that have arrived so far.
   std::vector<Part> parts();
 
   /// Removes all keys.
   void remove();
 
-  /// Whether someone has yet to read.
+  /// Whether a rank has yet to read.
   bool is_there();
 
  private:

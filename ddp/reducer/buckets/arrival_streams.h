@@ -7,15 +7,15 @@
 
 namespace ddp::detail {
 
-/// The streams of a GPU that a bucket was filled on: backward runs each part
-/// of a model on the stream that its forward used.
+/// The streams of a GPU on which a bucket was filled: backward runs each part
+/// of a model on the stream of its forward.
 class ArrivalStreams {
  public:
-  /// Adds the current stream of `device`. Nothing if that is the CPU.
+  /// Adds the current stream of `device`. Does nothing on the CPU.
   void add(c10::Device device);
 
-  /// Makes the current stream of `device` wait for what the others have so
-  /// far, and forgets them. Returns whether there was another.
+  /// Makes the current stream of `device` wait for the others' current work,
+  /// and drops them. Returns whether there was another.
   bool join(c10::Device device);
 
  private:

@@ -12,14 +12,14 @@ std::vector<BucketIndices> initial_buckets(
     const std::vector<size_t>& indices,
     const ReducerOptions& options);
 
-/// The buckets of later backwards, over `order`, the indices in the order in
-/// which rank 0's gradients came.
+/// The buckets of later backwards, over `order`, the indices in the order of
+/// rank 0's gradients.
 std::vector<BucketIndices> rebuilt_buckets(
     const std::vector<at::Tensor>& tensors,
     const std::vector<size_t>& order,
     const ReducerOptions& options);
 
-/// After how many backwards buckets are rebuilt; none: never.
+/// The number of backwards after which buckets are rebuilt; none: never.
 std::optional<int64_t> rebuilds_after(const ReducerOptions& options);
 
 /// Throws `c10::ValueError` if caps are not above zero.

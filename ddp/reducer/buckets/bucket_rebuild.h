@@ -5,9 +5,9 @@
 
 namespace ddp::detail {
 
-/// Lays the buckets out anew after an early backward, in the order in which
-/// rank 0's gradients came, so that the first one is complete first: as
-/// Python's DistributedDataParallel does.
+/// Rebuilds the buckets after an early backward, in the order of rank 0's
+/// gradients, so that the first one is complete first, as Python's
+/// DistributedDataParallel does.
 class BucketRebuild {
  public:
   BucketRebuild(
@@ -15,7 +15,7 @@ class BucketRebuild {
       BucketStorage& buckets,
       const ProcessGroup& group);
 
-  /// After which backward, counted from 1; none: never, or it has been done.
+  /// The backward after which to rebuild, from 1; none: never, or it was done.
   std::optional<int64_t> step() const {
     return step_;
   }
@@ -23,8 +23,8 @@ class BucketRebuild {
     step_ = step;
   }
 
-  /// Begins backward `step`. Notes the order in which gradients come where the
-  /// buckets will be rebuilt after it, and where others want to know.
+  /// Begins backward `step`. Records the order of gradients if buckets will be
+  /// rebuilt after it, or if other objects need the order.
   void begin(int64_t step) {
     notes_order_ = step == step_;
     ready_order_.clear();
@@ -41,7 +41,7 @@ class BucketRebuild {
     return ready_order_;
   }
 
-  /// Starts to learn rank 0's order, of the parameters that have a bucket.
+  /// Starts to receive rank 0's order, of the parameters that have a bucket.
   /// Collective.
   void start(const std::vector<ParameterState>& parameters);
   void finish();

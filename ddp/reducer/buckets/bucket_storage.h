@@ -6,20 +6,20 @@
 namespace ddp::detail {
 
 /// The buckets of a Reducer, in the order of reduction, and the orders of
-/// parameters that they are cut from.
+/// parameters from which they are cut.
 class BucketStorage {
  public:
   using Order = std::vector<size_t>;
 
-  /// Without buckets. `parameters` must live as long.
+  /// Without buckets. `parameters` must outlive it.
   BucketStorage(std::vector<ParameterState>& parameters, ProcessGroup group);
 
-  /// Adds buckets, cut from `order`. Gradients that lie in the slices from
-  /// before move along.
+  /// Adds buckets, cut from `order`. Gradients in the previous slices move with
+  /// them.
   void append(Order order, const std::vector<BucketIndices>& buckets);
 
-  /// Drops all buckets and orders, to lay them out anew. `rebuilt`: not as they
-  /// were first.
+  /// Drops all buckets and orders, for a new layout. `rebuilt`: the new layout
+  /// differs from the first.
   void clear(bool rebuilt);
 
   /// For the next backward.
@@ -38,7 +38,7 @@ class BucketStorage {
   const std::vector<int64_t>& first_sizes() const {
     return first_sizes_;
   }
-  /// Whether they have been laid out anew.
+  /// Whether they were rebuilt.
   bool is_rebuilt() const {
     return rebuilt_;
   }

@@ -2,7 +2,7 @@
 
 namespace ddp::detail {
 
-/// What a program can ask of a Reducer and cannot have together with all else.
+/// Features of a Reducer that exclude some others.
 enum class Feature {
   kCapture,
   kStepChecks, ///< check_finite, check_divergence_every
@@ -15,8 +15,8 @@ enum class Feature {
 };
 
 /// Throws `c10::ValueError` with both names, the reason and the remedy if
-/// `in_use`, while the program asks for `wanted`. The pairs that conflict, and
-/// why, are listed in the source; others are not to be passed.
+/// `in_use`, while the program requests `wanted`. The source lists the pairs
+/// that conflict, and why; do not pass others.
 void check_no_conflict(Feature wanted, Feature other, bool in_use);
 
 } // namespace ddp::detail

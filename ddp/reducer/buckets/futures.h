@@ -16,12 +16,12 @@ Future completed_future(const at::Tensor& tensor);
 /// Starts a sum over ranks, in place.
 Future all_reduce(const at::Tensor& tensor, const ProcessGroup& group);
 
-/// Starts a mean over ranks, in place: each rank divides first, as Python's
-/// hooks do.
+/// Starts a mean over ranks, in place: each rank divides first, as in Python's
+/// hooks.
 Future all_reduce_mean(const at::Tensor& tensor, const ProcessGroup& group);
 
-/// Runs a hook inside another one, which has to divide for it: the Reducer does
-/// so for the outermost hook only.
+/// Runs a hook inside another one, which must divide for it: the Reducer
+/// divides for the outermost hook only.
 Future run_inner(
     CommHook& hook,
     const GradBucket& bucket,
@@ -31,13 +31,13 @@ Future run_inner(
 /// future's error.
 at::Tensor result_of(c10::ivalue::Future& future);
 
-/// The result of a hook that was given `buffer`, from a complete future. Real
-/// numbers become complex ones if the buffer is complex: NCCL knows no others.
+/// The result of a hook for `buffer`, from a complete future. Real numbers
+/// become complex if the buffer is complex: NCCL supports real ones only.
 /// Throws the future's error, and for a result that does not fit the buffer.
 at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer);
 
 /// gloo leaves its results on a GPU's default stream, which its futures do not
-/// know of. `reduced_by` is the device type whose backend reduced the tensors,
+/// record. `reduced_by` is the device type whose backend reduced the tensors,
 /// if it is not that of `device`.
 void follow_default_stream(
     const ProcessGroup& group,

@@ -8,13 +8,13 @@
 
 namespace ddp::detail {
 
-/// What this rank has put of a gradient into the reduction.
+/// The part of a gradient that this rank has put into the reduction.
 enum class GradState {
   kPending, ///< nothing yet; in the end: the gradient is not to be touched
   kOutside, ///< the gradient, to be copied into the slice with others
   kUnscaled, ///< the gradient, which lies in the slice itself
-  kScaled, ///< a copy of the gradient, as the hook takes it
-  kUnused, ///< nothing new: the gradient from before, or zero
+  kScaled, ///< a copy of the gradient, scaled
+  kUnused, ///< nothing new: the earlier gradient, or zero
 };
 
 /// A parameter of a Reducer, and the state of its gradient.
@@ -29,11 +29,11 @@ struct ParameterState {
         now.sizes() == sizes;
   }
 
-  /// Throws `c10::Error` unless that holds of the gradient and of the tensor.
+  /// Throws `c10::Error` unless the gradient and the tensor fit.
   void check_fit(const at::Tensor& gradient) const;
 
-  /// Whether its gradient was added to since the last reduction. One that is
-  /// kept is added to in place, which its version shows.
+  /// Whether its gradient was added to since the last reduction. A kept
+  /// gradient is added to in place, which changes its version.
   bool has_grown(const at::Tensor& gradient) const {
     return gradient.defined() &&
         !(gradient.is_same(view) && version_of(gradient) == version);
@@ -45,7 +45,7 @@ struct ParameterState {
   /// Whether the gradient is the slice.
   bool lies_in_slice(const at::Tensor& gradient) const;
 
-  // What a hook reads and writes, side by side.
+  // Fields that a hook reads and writes, side by side.
   at::Tensor tensor;
   /// Its bucket and its slice of it; none for sparse gradients.
   size_t bucket = kNoBucket;
@@ -55,32 +55,32 @@ struct ParameterState {
   at::ScalarType dtype;
   c10::Device device;
   bool sparse;
-  /// Not while it is frozen from the start.
+  /// False while it is frozen from the start.
   bool trainable = false;
   /// Whether it has been seen unfrozen since.
   bool unfrozen = false;
-  /// Whether it came in a backward inside another.
+  /// Whether it arrived in a backward inside another.
   bool nested = false;
   /// Whether it got a gradient since the last reduction.
   bool used = false;
-  /// How often its gradient comes in a backward (more than once with activation
-  /// checkpointing). 0 until it came once.
+  /// The number of arrivals of its gradient in a backward (more than one with
+  /// activation checkpointing). 0 until the first.
   int expected_arrivals = 0;
   std::vector<int64_t> sizes;
 
   // In this backward:
   int arrivals = 0;
-  /// The engine's number of the backward that it came in last.
+  /// The engine's number of the backward of its last arrival.
   int task = -1;
   GradState grad_state = GradState::kPending;
   /// A gradient with a graph (create_graph), to get the mean's value.
   at::Tensor with_graph;
-  /// The gradient from before, should no rank add to it.
+  /// The earlier gradient, in case no rank adds to it.
   at::Tensor before;
-  /// A sparse gradient under way.
+  /// A sparse gradient in progress.
   c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
 
-  /// As it was given, and in words: "3" and "parameter 3".
+  /// As it was given, and as text: "3" and "parameter 3".
   std::string key;
   std::string name;
 

@@ -7,9 +7,9 @@
 
 namespace ddp::detail {
 
-/// Compares within a backward which parameters the ranks take in or leave out.
-/// A rank that has nothing to compare does not come: it learns of the others
-/// while it waits for its buckets.
+/// Compares within a backward the parameters that the ranks add or leave out. A
+/// rank without any does not call it: it detects the others while it waits for
+/// its buckets.
 class BackwardComparison final : public ReductionObserver {
  public:
   /// `store` is a Reducer's part of the group's, and may be null.
@@ -17,9 +17,9 @@ class BackwardComparison final : public ReductionObserver {
       c10::intrusive_ptr<c10d::Store> store,
       const ProcessGroup& group);
 
-  /// Waits for the others to come to the same point of backward `step` with the
-  /// same `indices` of parameters; `noun` says of what. Throws `c10::Error`
-  /// where they do not. Collective.
+  /// Waits until the others reach the same point of backward `step` with the
+  /// same `indices` of parameters; `noun` describes them. Throws `c10::Error`
+  /// if they do not. Collective.
   void compare(
       int64_t step,
       const std::string& noun,
@@ -33,18 +33,18 @@ class BackwardComparison final : public ReductionObserver {
   void on_begin(const Reduction& reduction) override {
     current_ = reduction.step;
   }
-  /// Throws `WaitFailure` if another waits in `compare`, of this backward or of
-  /// the one before, to which this rank has not come.
+  /// Throws `WaitFailure` if another rank waits in `compare`, of this backward
+  /// or the one before, and this rank has not called it.
   void on_long_wait() override;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
-  /// The last one that this rank came to.
+  /// The last one that this rank reached.
   int64_t step_ = 0;
   int64_t current_ = 0;
   bool expects_others_ = false;
-  /// What the store was asked of the others, while it has not answered.
+  /// The store's pending answer about the others.
   std::future<std::string> answer_;
 };
 

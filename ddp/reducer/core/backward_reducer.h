@@ -13,12 +13,12 @@
 namespace ddp::detail {
 
 /// Reduces the gradients of one backward after the other: opens a reduction
-/// with the first gradient, marks those that are complete as ready, and at the
-/// end of backward adds what did not come, waits, and populates the gradients.
+/// with the first gradient and marks complete gradients ready. Finalize
+/// backward adds unused parameters, waits, and populates the gradients.
 class BackwardReducer final : public GradientListener {
  public:
-  /// `name` is the Reducer's, `store` its part of the group's. All that is
-  /// referred to must live as long.
+  /// `name` is the Reducer's, `store` its part of the group's. All references
+  /// must outlive it.
   BackwardReducer(
       const std::string& name,
       const ProcessGroup& group,
@@ -32,7 +32,7 @@ class BackwardReducer final : public GradientListener {
       Synchronization& synchronization,
       ObserverList& observers);
 
-  /// What must live for this to be used: a backward may outlive a Reducer.
+  /// The object that must live for this to be used: a backward may outlive it.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }
@@ -43,18 +43,18 @@ class BackwardReducer final : public GradientListener {
   bool is_of_use() const override {
     return !abandoned_ && failure_.empty();
   }
-  /// Throws `c10::Error` unless it is.
+  /// Throws `c10::Error` unless `is_of_use`.
   void check_usable();
 
-  /// A backward has come through an output: its gradients are reduced.
+  /// A backward has reached an output: its gradients are reduced.
   void reach_output();
 
-  /// Reduces what there is, unless the last backward was reduced.
+  /// Reduces pending gradients, unless the last backward was reduced.
   void finish_backward();
 
-  /// What the other ranks do in a backward, without gradients.
+  /// The steps of a backward on the other ranks, without gradients.
   void begin_without_inputs(const Participants& participants);
-  /// Nothing unless that has begun.
+  /// Does nothing unless `begin_without_inputs` was called.
   void finish_without_inputs();
 
   bool is_open() const {

@@ -9,18 +9,18 @@ namespace ddp::detail {
 
 /// Calls a function once, at the end of the outermost backward.
 ///
-/// `call` must come from inside a backward. A backward may run inside another
-/// (activation checkpointing); a callback that the engine is given inside the
-/// inner one runs before the rest of the outer one, so it is handed on
-/// outwards. Past the engine's limit of nesting (60) another thread runs the
-/// inner backward and cannot tell: the function is called early, at the end of
-/// the part that thread runs.
+/// Must be constructed inside a backward. A backward may run inside another
+/// (activation checkpointing). The engine runs a callback from the inner one
+/// before the rest of the outer one, so the callback is queued again in the
+/// outer one. Beyond the engine's limit of nesting (60) another thread runs the
+/// inner backward, which cannot be detected. The function is then called early,
+/// at the end of that thread's part.
 ///
-/// Where the backward ends by an exception, `abandoned` is called instead;
-/// neither is where `owner` is gone by then, which lives while they run.
+/// If the backward ends by an exception, `abandoned` is called instead. If
+/// `owner` is gone by then, neither is called; it lives while they run.
 ///
-/// Those that wait for the end of one backward are called in the order of their
-/// names, so that ranks on which they came in different order may wait for each
+/// Functions for the end of one backward are called in the order of their
+/// names. Ranks on which they arrived in different order may thus wait for each
 /// other in them.
 class EndOfBackward {
  public:
@@ -39,11 +39,11 @@ class EndOfBackward {
   EndOfBackward& operator=(const EndOfBackward&) = delete;
   ~EndOfBackward();
 
-  /// Asks the engine to come back when the current backward ends.
+  /// Queues a callback of the engine at the end of the current backward.
   static void queue(std::shared_ptr<EndOfBackward> self);
 
  private:
-  /// Those that have come to the end of the outermost backward.
+  /// Those that have reached the end of the outermost backward.
   using Arrived = std::vector<std::shared_ptr<EndOfBackward>>;
 
   static void arrive(const std::shared_ptr<EndOfBackward>& self);

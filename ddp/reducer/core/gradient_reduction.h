@@ -8,13 +8,13 @@ namespace ddp::detail {
 /// In the message of a wait that failed.
 constexpr const char* kReduction = "the reduction of gradients";
 
-/// Averages the gradients of one backward after the other: a gradient that is
-/// ready is copied into its bucket and scaled, a bucket that is complete is
-/// reduced, in order, since the ranks' collectives must match, and what comes
-/// of it becomes the gradients.
+/// Averages the gradients of one backward after the other. It copies a ready
+/// gradient into its bucket and scales it, and reduces complete buckets in
+/// order, since the ranks' collectives must match. The results become the
+/// gradients.
 class GradientReduction {
  public:
-  /// All that is referred to must live as long.
+  /// All references must outlive it.
   GradientReduction(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -24,27 +24,26 @@ class GradientReduction {
 
   void begin(const Reduction& reduction);
 
-  /// The gradient is what this rank contributes of the parameter, or may be
-  /// undefined or from before, where the parameter is not used. Starts the
-  /// buckets that are complete. Throws `c10::Error` if the gradient does not
-  /// fit the parameter.
+  /// Takes this rank's gradient of the parameter; for an unused parameter it
+  /// may be undefined or an earlier one. Launches complete buckets. Throws
+  /// `c10::Error` if the gradient does not fit the parameter.
   void mark_ready(size_t index, at::Tensor& gradient);
-  /// The same of all parameters of buckets that are still pending.
+  /// As above, for all parameters of buckets that are still pending.
   void mark_rest_ready();
-  /// Whether all buckets have been started or left out.
+  /// Whether all buckets have been launched or left out.
   bool is_complete() const {
     return next_ == buckets_.size();
   }
 
-  /// Waits for a bucket that has been started.
+  /// Waits for a bucket that has been launched.
   void wait(Bucket& bucket);
-  /// Makes the slice the parameter's gradient, where it is not already.
+  /// Makes the slice the parameter's gradient, if it is not already.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
-  /// Puts back what was there before, if anything.
+  /// Restores the earlier gradient, if any.
   void restore(ParameterState& parameter);
 
-  /// Makes ready for the next one.
+  /// Prepares for the next one.
   void end();
 
   CommHook& hook() const {
@@ -66,17 +65,17 @@ class GradientReduction {
   ProcessGroup group_;
   const ObserverList& observers_;
   std::shared_ptr<CommHook> hook_;
-  /// Whether gradients are scaled before they are summed, and how, where they
-  /// lie in the slice already.
+  /// Whether gradients are scaled before they are summed, and how, if they are
+  /// already in the slice.
   bool prescale_;
   bool by_division_;
   int64_t step_ = 0;
   int64_t divisor_ = 0;
   at::Tensor factor_;
   bool has_inputs_ = true;
-  /// The next bucket to start.
+  /// The next bucket to launch.
   size_t next_ = 0;
-  /// Whether some gradient has to be made of its slice at the end.
+  /// Whether populate grad is needed for some parameter at the end.
   bool populates_ = false;
 };
 

@@ -6,17 +6,17 @@
 
 namespace ddp::detail {
 
-/// Which gradients may come again before the outermost backward ends, since
-/// activation checkpointing runs backwards inside it. Backwards are known by
-/// the numbers that the engine counts them with.
+/// The gradients that may arrive again before the outermost backward ends,
+/// since activation checkpointing runs backwards inside it. The engine's
+/// numbers identify backwards.
 class NestedBackwards {
  public:
-  /// `static_graph`: a gradient comes as often in each step.
+  /// `static_graph`: a gradient arrives equally often in each step.
   explicit NestedBackwards(bool static_graph) : static_graph_(static_graph) {}
 
-  /// A reduction begins in backward `task`, or outside of any: -1. One that is
-  /// older than what was reduced contains that: the engine nests so deeply that
-  /// it changed threads (see EndOfBackward).
+  /// A reduction begins in backward `task`, or outside of any: -1. A backward
+  /// that is older than reduced ones contains them: the engine nests so deeply
+  /// that it changed threads (see EndOfBackward).
   void begin(int task) {
     deep_ = deep_ || (task >= 0 && task < newest_);
   }
@@ -32,8 +32,8 @@ class NestedBackwards {
     return parameter.expected_arrivals == 0 || parameter.nested || deep_;
   }
 
-  /// At the end of backward `outermost`: what came in one inside may come more
-  /// often in another step, unless the user says that it does not.
+  /// At the end of backward `outermost`: gradients from an inner backward may
+  /// arrive more often in another step, unless `static_graph` is set.
   void learn(std::vector<ParameterState>& parameters, int outermost) const {
     if (newest_ <= outermost || static_graph_) {
       return;
@@ -46,7 +46,7 @@ class NestedBackwards {
 
  private:
   bool static_graph_;
-  /// The newest that a gradient came in.
+  /// The newest backward in which a gradient arrived.
   int newest_ = -1;
   /// Whether backwards nest so deeply that one can have several reductions.
   bool deep_ = false;

@@ -6,7 +6,7 @@ namespace ddp::detail {
 
 /// Sets `target` to `source` times `factor`, tensors of one shape, dtype and
 /// device, `factor` a wrapped number. The same bits as `at::mul_out`, whose
-/// dispatch costs several times what multiplying a small gradient does.
+/// dispatch costs several times the multiplication of a small gradient.
 void scaled_copy(
     at::Tensor& target,
     const at::Tensor& source,

@@ -4,27 +4,27 @@
 
 namespace ddp::detail {
 
-/// Leaves out buckets that no parameter of was used:
+/// Leaves out buckets without a used parameter:
 /// `skip_all_reduce_unused_params`.
 class SkippedBuckets {
  public:
-  /// All that is referred to must live as long.
+  /// All references must outlive it.
   SkippedBuckets(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
       BackwardComparison& comparison);
 
-  /// The parameters of buckets that this rank used nothing of count as done,
-  /// and no longer as unused. If others are left out than last time, throws
-  /// `c10::Error` if that differs between ranks, which would average unrelated
-  /// gradients. Collective then.
+  /// The parameters of buckets that this rank did not use count as done, and
+  /// not as unused. If other buckets are left out than last time, throws
+  /// `c10::Error` if they differ between ranks, which would average unrelated
+  /// gradients. That comparison is collective.
   void leave_out(Reduction& reduction);
 
  private:
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
   BackwardComparison& comparison_;
-  /// The parameters that were left out last, the same on all ranks.
+  /// The parameters that were left out last, equal on all ranks.
   std::vector<size_t> left_out_;
 };
 

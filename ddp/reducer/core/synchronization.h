@@ -6,10 +6,10 @@
 
 namespace ddp {
 
-/// When it is decided whether a backward communicates.
+/// The time at which to decide whether a backward communicates.
 enum class SyncDecision {
   kInBackward, ///< with its first gradient: yes, unless a guard lives then
-  kInForward, ///< before: yes, where it comes through an output with an anchor
+  kInForward, ///< before: yes, if it reaches an output with an anchor
 };
 
 namespace detail {
@@ -34,12 +34,12 @@ class Synchronization {
     return no_sync_depth_ == 0;
   }
 
-  /// An anchored forward came.
+  /// An anchored forward ran.
   void forward_came() {
     forward_pending_ = true;
   }
-  /// Whether a backward is reduced that reaches a parameter and has not come
-  /// through an anchor: a gradient penalty's, which differentiates a gradient.
+  /// Whether to reduce a backward that reaches a parameter but no anchor: that
+  /// of a gradient penalty, which differentiates a gradient.
   bool decides_now() const {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }
@@ -62,7 +62,7 @@ class Synchronization {
   }
 
   /// `finish_backward` is called after `steps` reductions. Returns whether the
-  /// backward before was none of them.
+  /// backward before was not one of them.
   bool finish(int64_t steps) {
     DDP_CHECK(
         finishes_ || steps <= 1,
@@ -77,7 +77,7 @@ class Synchronization {
  private:
   SyncDecision decision_;
   int64_t no_sync_depth_ = 0;
-  /// Whether an anchored forward came since the last reduction.
+  /// Whether an anchored forward ran since the last reduction.
   bool forward_pending_ = false;
   bool accumulated_ = false;
   /// Whether a reduction has run since `finish_backward`.

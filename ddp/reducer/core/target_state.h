@@ -6,21 +6,21 @@
 
 namespace ddp::detail {
 
-/// What a Reducer is attached to.
+/// The target of a Reducer.
 struct TargetState {
-  /// All parameters but the ignored, each once, in the order of registration;
-  /// frozen ones too.
+  /// All parameters except ignored ones, each once, in the order of
+  /// registration, including frozen ones.
   NamedTensors parameters;
   /// The ignored ones.
   std::vector<at::Tensor> ignored;
   /// For each parameter, whether its gradient is sparse.
   std::vector<bool> sparse;
-  /// The buffers there are now, but the ignored. Collected anew each time,
-  /// since a module may replace them.
+  /// The current buffers, except ignored ones. Collected again each time, since
+  /// a module may replace them.
   std::function<NamedTensors()> buffers;
-  /// The module's parameters there are now; null for a list of tensors.
+  /// The module's current parameters; null for a list of tensors.
   std::function<NamedTensors()> current;
-  /// Where it is a `torch::nn::Module` that the program owns by pointers.
+  /// If it is a `torch::nn::Module` that the program owns by pointers.
   std::optional<std::weak_ptr<torch::nn::Module>> owned;
 };
 

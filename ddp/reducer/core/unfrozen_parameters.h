@@ -5,11 +5,11 @@
 
 namespace ddp::detail {
 
-/// Which parameters are averaged: those that require a gradient at
-/// construction, and what is unfrozen later.
+/// The parameters that are averaged: those that require a gradient at
+/// construction, and those that are unfrozen later.
 class UnfrozenParameters {
  public:
-  /// All that is referred to must live as long.
+  /// All references must outlive it.
   UnfrozenParameters(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -22,19 +22,19 @@ class UnfrozenParameters {
     return trainable_ == parameters_.size();
   }
 
-  /// Remembers what is unfrozen now and may be frozen when gradients are
-  /// averaged next: all ranks then take it in, also those that had no gradient
-  /// for it.
+  /// Records parameters that are unfrozen now and may be frozen when gradients
+  /// are averaged next: all ranks then adopt them, also ranks without a
+  /// gradient for them.
   void find();
-  /// The same, once in each backward.
+  /// As above, once in each backward.
   void find_in(int task);
 
-  /// Takes in what is unfrozen. Returns whether there was anything. Throws
-  /// `c10::Error` where that differs between ranks. Collective then.
+  /// Adopts unfrozen parameters. Returns whether there were any. Throws
+  /// `c10::Error` if they differ between ranks. Collective if there are any.
   bool adopt(int64_t step);
 
-  /// Lays out dense parameters anew: none is trainable until it is in an order
-  /// that `take` is given.
+  /// Lays out dense parameters again: none is trainable until it is in an order
+  /// passed to `take`.
   void release();
   void take(const BucketStorage::Order& order);
 
@@ -44,7 +44,7 @@ class UnfrozenParameters {
   BackwardComparison& comparison_;
   const ReducerOptions& options_;
   size_t trainable_ = 0;
-  /// The backward in which they were looked for last.
+  /// The backward of the last search.
   int searched_task_ = -1;
 };
 

@@ -13,34 +13,34 @@ class Store;
 
 namespace ddp::detail {
 
-/// Whether every rank has parameters that its backward did not use, agreed
-/// beside the collectives: only then can there be some that no rank used.
+/// Whether every rank has unused parameters, agreed beside the collectives:
+/// only then can there be globally unused ones.
 ///
-/// A gradient of zero is not an absent one, and no value in a bucket can say
-/// which it is without changing a bit. So a rank that misses gradients adds one
-/// to the step's count in a store, before it starts the first collective that
-/// they are in, and reads the count when those collectives are complete: then
-/// every rank has started them, and the count is final. A step without unused
-/// parameters costs nothing, another one two small requests of each rank that
-/// has some. If collectives do not keep the ranks together, as those of a
-/// program's communication hook may not, the first to read a count that is not
-/// complete closes it.
+/// A gradient of zero differs from a missing one, and no value in a bucket can
+/// mark the difference without changing a bit. So a rank with unused parameters
+/// adds one to the step's count in a store, before it launches the first
+/// collective that they are in. It reads the count when those collectives are
+/// complete: then every rank has launched them, and the count is final. A step
+/// without unused parameters costs nothing; another one costs two small
+/// requests of each rank that has some. If collectives do not keep the ranks
+/// together, as may happen with a program's communication hook, the first rank
+/// to read an incomplete count closes it.
 class UnusedAgreement {
  public:
   /// `store` is a Reducer's part of the group's, and may be null for a group of
-  /// one; what it does not answer within `timeout` throws. `kept_together`: by
-  /// collectives.
+  /// one; it throws if a request takes longer than `timeout`. `kept_together`:
+  /// by collectives.
   UnusedAgreement(
       c10::intrusive_ptr<c10d::Store> store,
       int64_t size,
       std::chrono::milliseconds timeout,
       bool kept_together);
 
-  /// Tells the others that this rank has unused parameters in this step.
+  /// Reports to the others that this rank has unused parameters in this step.
   void announce(int64_t step);
 
-  /// Whether all ranks have announced the step that this one announced last. To
-  /// be called once, after the collectives of the step.
+  /// Whether all ranks have announced the step that this one announced last.
+  /// Call it once, after the collectives of the step.
   bool concerns_all();
 
  private:
@@ -53,15 +53,15 @@ class UnusedAgreement {
   int64_t size_;
   std::chrono::milliseconds timeout_;
   bool kept_together_;
-  /// A key has the counts of several steps, of so many bits each, the last of
-  /// which says that it is closed.
+  /// A key has the counts of several steps, of this many bits each; the last
+  /// bit marks a closed count.
   int64_t bits_;
   int64_t steps_per_key_;
   std::string key_;
   int64_t shift_ = 0;
-  /// What was there right after this rank had added one.
+  /// The counts right after this rank added one.
   int64_t counts_ = 0;
-  /// The keys that this rank was the first to add to, and has to delete.
+  /// The keys that this rank was the first to add to, and must delete.
   std::vector<std::string> own_keys_;
 };
 

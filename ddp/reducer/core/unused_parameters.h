@@ -6,12 +6,12 @@
 
 namespace ddp::detail {
 
-/// The parameters that this rank's backward did not use. What no rank used
-/// keeps its gradient.
+/// The unused parameters of this rank. Globally unused ones keep their
+/// gradient.
 class UnusedParameters {
  public:
   /// `store` is a Reducer's part of the group's; `kept_together` as in
-  /// `UnusedAgreement`. All that is referred to must live as long.
+  /// `UnusedAgreement`. All references must outlive it.
   UnusedParameters(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -20,19 +20,19 @@ class UnusedParameters {
       const c10::intrusive_ptr<c10d::Store>& store,
       bool kept_together);
 
-  /// Those that are managed and have nothing new, at the end of backward.
-  /// Throws `c10::Error` if one is no longer `listener`'s.
+  /// Managed parameters without a new gradient at the end of backward. Throws
+  /// `c10::Error` if one is no longer `listener`'s.
   std::vector<size_t> find(const GradientListener& listener);
 
-  /// Tells the others of them, before the collectives that they are in.
+  /// Reports them to the others, before the collectives that they are in.
   void announce(const Reduction& reduction) {
     if (!reduction.unused.empty()) {
       agreement_.announce(reduction.step);
     }
   }
 
-  /// After these: puts back what was there of those that no rank used.
-  /// Collective, where all ranks have some.
+  /// After these: restores the gradients of globally unused parameters.
+  /// Collective if all ranks have some.
   void restore(const Reduction& reduction);
 
  private:

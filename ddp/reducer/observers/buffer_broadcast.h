@@ -14,7 +14,7 @@ class BufferBroadcast final : public ReductionObserver {
   BufferBroadcast(std::function<NamedTensors()> buffers, ProcessGroup group)
       : buffers_(std::move(buffers)), group_(std::move(group)) {}
 
-  /// The buffers there are now.
+  /// The current buffers.
   std::vector<at::Tensor> tensors() const {
     return buffers_().tensors;
   }

@@ -7,13 +7,13 @@
 namespace ddp::detail {
 
 /// A CUDA graph replays the GPU's part of a step without this code: nothing in
-/// it may depend on the host. What does is refused by name.
+/// it may depend on the host. Features that do are refused by name.
 class CaptureCheck final : public ReductionObserver {
  public:
   /// In the backwards up to `compared_steps`, and until `rebuild` is done, the
   /// host lays out the buckets and compares the ranks. `checks_steps`: an
   /// option needs the host in each step, as `sparse` and `step_in_backward` do,
-  /// if they have anything. All that is referred to must live as long.
+  /// if not empty. All references must outlive it.
   CaptureCheck(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
@@ -38,8 +38,8 @@ class CaptureCheck final : public ReductionObserver {
     return capturing_;
   }
 
-  /// Which parameters no rank used is agreed on by the hosts. Throws
-  /// `c10::Error` where this rank has unused ones.
+  /// The hosts agree on globally unused parameters. Throws `c10::Error` if this
+  /// rank has unused ones.
   void on_computed(const Reduction& reduction) override;
 
  private:

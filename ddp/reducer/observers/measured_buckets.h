@@ -6,29 +6,29 @@
 
 namespace ddp::detail {
 
-/// What a Reducer measures of its backwards, first with the buckets that it
-/// started from and then with those that follow from it.
+/// Measurements of a Reducer's backwards, first with its initial buckets and
+/// then with the buckets that follow from these.
 class LayoutTrial {
  public:
   explicit LayoutTrial(size_t parameters);
 
-  /// A gradient is in its bucket, so long after the backward's first one.
+  /// A gradient is in its bucket, `time` after the backward's first one.
   void ready(size_t parameter, BucketTimes::Duration time);
   /// All buckets are reduced. Returns whether enough has been measured.
   bool end(const Timeline& timeline);
 
-  /// Measures anew, with other buckets.
+  /// Measures again, with other buckets.
   void try_others();
   bool tries_others() const {
     return !before_.empty();
   }
 
-  /// Seconds, of the present buckets: when each parameter's gradient was ready,
-  /// the mean; what all reductions take together; what a backward takes.
+  /// Seconds, with the current buckets: the mean time at which each parameter's
+  /// gradient was ready; of all reductions together; of a backward.
   std::vector<double> ready_times() const;
   double reduction_time() const;
   double backward_time() const;
-  /// The same of the buckets before.
+  /// The same with the previous buckets.
   double backward_time_before() const;
 
  private:
@@ -44,7 +44,7 @@ class LayoutTrial {
 /// Buckets that are cut from measured times: `BucketLayout::kMeasured`.
 class MeasuredBuckets final : public ReductionObserver {
  public:
-  /// All that is referred to must live as long.
+  /// All references must outlive it.
   MeasuredBuckets(
       const ReducerOptions& options,
       BucketStorage& buckets,
@@ -52,9 +52,9 @@ class MeasuredBuckets final : public ReductionObserver {
       const ProcessGroup& group,
       Recorder& recorder);
 
-  /// Whether the option is on, and can be.
+  /// Whether the option is on and supported.
   bool is_wanted() const;
-  /// While they are measured.
+  /// Whether it measures.
   bool is_on() const {
     return trial_.has_value();
   }
@@ -75,22 +75,22 @@ class MeasuredBuckets final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// Once the buckets are rebuilt: tries others once enough has been measured,
-  /// and keeps what is better. Collective then.
+  /// Once the buckets are rebuilt and enough has been measured: tries others,
+  /// and keeps the better ones. Collective then.
   void on_end(const Reduction& reduction) override;
 
-  /// How many neighbours in the first order share a bucket; empty if the
+  /// The number of neighbours in the first order in each bucket; empty if the
   /// buckets are not cut from measured times.
   const std::vector<size_t>& counts() const {
     return counts_;
   }
-  /// As another run measured them.
+  /// With the counts measured by another run.
   void resume(std::vector<size_t> counts);
   /// The buckets of `counts()` in `order`.
   std::vector<BucketIndices> split(const BucketStorage::Order& order) const;
 
  private:
-  void end(); // with the buckets of the moment
+  void end(); // with the current buckets
   void try_others();
   void agree_on_cut(BucketStorage::Order& order);
   void judge();
@@ -103,7 +103,7 @@ class MeasuredBuckets final : public ReductionObserver {
   bool records_anyway_;
   std::optional<LayoutTrial> trial_;
   std::vector<size_t> counts_;
-  /// What the trial goes back to where it does not pay.
+  /// The layout that the trial restores if it is not faster.
   BucketStorage::Order former_order_;
   std::vector<BucketIndices> former_buckets_;
 };

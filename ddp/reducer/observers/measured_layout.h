@@ -6,7 +6,7 @@
 
 namespace ddp::detail {
 
-/// What a reduction takes, in seconds: `latency + bytes * per_byte`.
+/// The time of a reduction, in seconds: `latency + bytes * per_byte`.
 struct ReductionCost {
   double latency = 0;
   double per_byte = 0;
@@ -14,26 +14,26 @@ struct ReductionCost {
 
 /// A gradient of a backward.
 struct TimedGradient {
-  /// When it came, in seconds.
+  /// When it was ready, in seconds.
   double ready = 0;
   int64_t bytes = 0;
   /// Gradients of two kinds (dtype, device) do not share a bucket.
   size_t kind = 0;
 };
 
-/// Shares `gradients`, in the order in which they came, out to buckets which
-/// are reduced one after another, each when its last gradient has come, so that
-/// the last reduction ends as early as can be, with as few buckets as that
-/// takes to one percent. Returns the number of gradients in each group of
-/// neighbours; one with several kinds makes a bucket of each. By dynamic
-/// programming. Source: the model is that of Shi, Chu and Li, MG-WFBP,
+/// Divides `gradients`, in the order in which they were ready, into buckets
+/// that are reduced one after another, each when its last gradient is ready.
+/// The last reduction ends as early as possible, with the fewest buckets within
+/// one percent. Returns the number of gradients in each group of neighbours; a
+/// group with several kinds makes a bucket of each. By dynamic programming.
+/// Source: the model is that of Shi, Chu and Li, MG-WFBP,
 /// https://arxiv.org/abs/1811.11141.
 constexpr double kSlack = 0.01;
 std::vector<size_t> cut_by_time(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost);
 
-/// When the last reduction ends with the buckets of `counts`.
+/// The time at which the last reduction ends with the buckets of `counts`.
 double end_of_reductions(
     const std::vector<TimedGradient>& gradients,
     const std::vector<size_t>& counts,

@@ -15,14 +15,14 @@ class ModuleMembership final : public ReductionObserver {
       std::function<NamedTensors()> current,
       std::optional<std::weak_ptr<torch::nn::Module>> owned);
 
-  /// Whether the program has let go of the module.
+  /// Whether the program has released the module.
   bool is_gone() const {
     return owned_ && owned_->expired();
   }
 
-  /// A parameter that gets no gradient may be of a layer that was replaced:
-  /// then the module has one that no one averages. Throws `c10::Error` if there
-  /// is such a one.
+  /// A parameter without a gradient may be of a layer that was replaced: then a
+  /// parameter of the module is not averaged. Throws `c10::Error` if there is
+  /// one.
   void on_computed(const Reduction& reduction) override;
 
   /// The module's parameters that have trained without a Reducer and are not
@@ -33,7 +33,7 @@ class ModuleMembership final : public ReductionObserver {
   const std::vector<ParameterState>& parameters_;
   std::function<NamedTensors()> current_;
   std::optional<std::weak_ptr<torch::nn::Module>> owned_;
-  /// Those that were looked for last.
+  /// Those that were searched for last.
   std::vector<size_t> checked_;
 };
 

@@ -13,33 +13,32 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// One step of an optimizer, taken for some of its parameters at a time. Each
-/// parameter's values become what one `step()` for all would make of them,
-/// where the optimizer treats each by itself.
+/// One step of an optimizer, taken for some of its parameters at a time. The
+/// results are those of one `step()` for all parameters, if the optimizer
+/// treats each separately.
 class PartialStep {
  public:
-  /// `call`: what steps the parameters of the moment, if not the optimizer's
-  /// `step`.
+  /// `call`: steps the current parameters, in place of the optimizer's `step`.
   explicit PartialStep(
       torch::optim::Optimizer& optimizer,
       std::function<void()> call = nullptr);
   PartialStep(const PartialStep&) = delete;
   PartialStep& operator=(const PartialStep&) = delete;
-  /// Gives the optimizer its parameters back.
+  /// Restores the optimizer's parameters.
   ~PartialStep();
 
-  /// Those of `parameters` that are the optimizer's and have not had it.
+  /// Steps those of `parameters` that are the optimizer's and were not stepped.
   void step(const std::vector<at::Tensor>& parameters);
 
-  /// All others of the optimizer's.
+  /// Steps all others of the optimizer's.
   void step_rest();
 
  private:
   torch::optim::Optimizer& optimizer_;
   std::function<void()> call_;
-  /// The groups' own lists, while the groups have those of the moment.
+  /// The groups' lists, while the groups have the current parameters.
   std::vector<std::vector<at::Tensor>> lists_;
-  /// The group of each that is left.
+  /// The group of each remaining parameter.
   std::unordered_map<at::TensorImpl*, size_t> left_;
 };
 

@@ -17,15 +17,15 @@ struct StepRange {
   int64_t last = -1;
 };
 
-/// Keeps the times of some backwards: those that were chosen, the first few,
-/// each `sample_rate`th, and all while `record_all` says so. Of the others it
-/// reads no clock.
+/// Keeps the times of some backwards: the chosen ones, the first few, each
+/// `sample_rate`th, and all while `record_all` is on. For others it does not
+/// read the clock.
 class Recorder final : public ReductionObserver {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All that is referred to must live as long. Throws `c10::ValueError` if
-  /// `sample_rate` is less than 1.
+  /// All references must outlive it. Throws `c10::ValueError` if `sample_rate`
+  /// is less than 1.
   Recorder(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
@@ -67,12 +67,12 @@ class Recorder final : public ReductionObserver {
   /// Of the last backward that was recorded.
   Timeline timeline() const;
   Clock::time_point began() const;
-  /// Since the one that is recorded began.
+  /// The time since the recorded backward began.
   BucketTimes::Duration elapsed() const {
     return Clock::now() - began();
   }
 
-  /// Sets times, and what is reported the backward that was recorded last.
+  /// Sets times and the other fields of the backward that was recorded last.
   void describe(Statistics& statistics) const;
 
  private:

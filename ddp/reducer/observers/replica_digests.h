@@ -8,16 +8,16 @@ namespace c10d {
 class Store;
 }
 
-// Each rank leaves digests in the store, and the last one to come compares all.
-// No one waits, nothing throws, and where a rank does not come nothing is said.
+// Each rank stores digests, and the last rank compares all. No rank waits or
+// throws, and if a rank is missing there is no warning.
 namespace ddp::detail {
 
-/// Warns where all ranks have one digest of their first gradients: then they
-/// had the same data.
+/// Warns if all ranks have one digest of their first gradients: then they had
+/// the same data.
 class FirstGradients final : public ReductionObserver {
  public:
-  /// In the backwards up to this one. One alone may not depend on the data: a
-  /// penalty's, or of a weight of 0.
+  /// In the backwards up to this one. A single one may not depend on the data:
+  /// that of a penalty, or of a weight of 0.
   static constexpr int64_t kSteps = 2;
 
   FirstGradients(
@@ -39,13 +39,13 @@ class FirstGradients final : public ReductionObserver {
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
   bool watches_ = false;
-  /// The same in any order.
+  /// Independent of the order.
   uint64_t digest_ = 0;
 };
 
-/// Warns where ranks that have trained for `step` steps hold other parameters,
-/// by the first that differs. Costs a pass over them. The process that hosts
-/// the store gives the others up to a second to come.
+/// Warns if ranks that have trained for `step` steps hold other parameters,
+/// with the first that differs. Costs a pass over them. The process that hosts
+/// the store waits up to a second for the others.
 void compare_last_parameters(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,

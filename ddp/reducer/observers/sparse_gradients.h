@@ -4,27 +4,27 @@
 
 namespace ddp::detail {
 
-/// The sparse gradients of a Reducer. They travel one by one over the CPU's
-/// backend, gloo or mpi: NCCL does not know them.
+/// The sparse gradients of a Reducer. The CPU's backend, gloo or mpi, sends
+/// them one by one: NCCL does not support them.
 class SparseGradients final : public ReductionObserver {
  public:
-  /// `parameters` must live as long, and who looks at gradients.
+  /// `parameters` and `observers` must outlive it.
   SparseGradients(
       std::vector<ParameterState>& parameters,
       const ProcessGroup& group,
       const ObserverList& observers);
 
-  /// Of the parameter with this index.
+  /// Adds the parameter with this index.
   void add(size_t index) {
     indices_.push_back(index);
   }
   bool empty() const {
     return indices_.empty();
   }
-  /// Whether there is one that is averaged: its parameter is not frozen.
+  /// Whether one is averaged: its parameter is not frozen.
   bool any_trainable() const;
 
-  /// Starts to average what is managed. Collective.
+  /// Starts to average managed ones. Collective.
   void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
   void on_reduced() override;

@@ -6,19 +6,19 @@
 
 namespace ddp::detail {
 
-/// The checks over ranks that a Reducer makes in its backwards. In the common
-/// case they cost one small message, which travels beside the gradients.
+/// A Reducer's checks over ranks in its backwards. They usually cost one small
+/// message, sent beside the gradients.
 class StepCheck final : public ReductionObserver {
  public:
-  /// Compares `parameters` every `divergence_every` steps (0: never), and looks
-  /// for NaN and infinity in gradients where `finite`.
+  /// Compares `parameters` every `divergence_every` steps (0: never), and, if
+  /// `finite`, checks gradients for NaN and infinity.
   StepCheck(
       NamedTensors parameters,
       const ProcessGroup& group,
       int64_t divergence_every,
       bool finite);
 
-  /// Whether it does anything.
+  /// Whether any check is on.
   bool is_on() const {
     return finite_ || divergence_every_ > 0;
   }
@@ -30,16 +30,16 @@ class StepCheck final : public ReductionObserver {
       const ParameterState& parameter,
       const at::Tensor& gradient) override;
 
-  /// Tells the other ranks what was found. Compares only if all ranks take
-  /// part: those that do not step any more have parameters of their own.
+  /// Reports the findings to the other ranks. Compares only if all ranks take
+  /// part: ranks that have stopped stepping have different parameters.
   /// Collective.
   void on_all_launched(const Reduction& reduction) override;
 
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// Throws `c10::ValueError` on all ranks if there was something. Collective
-  /// in that case.
+  /// Throws `c10::ValueError` on all ranks if there are findings. Collective in
+  /// that case.
   void on_reduced() override;
 
  private:
@@ -49,7 +49,7 @@ class StepCheck final : public ReductionObserver {
   bool finite_;
   NamedTensors not_finite_;
   /// Whether something is not finite, and a digest and its complement: their
-  /// maxima over ranks tell whether the digests are equal.
+  /// maxima over ranks show whether the digests are equal.
   at::Tensor message_;
   Work work_;
 };

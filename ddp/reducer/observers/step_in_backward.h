@@ -8,9 +8,9 @@ namespace ddp::detail {
 /// The optimizer that steps at the end of a Reducer's backwards.
 class StepInBackward final : public ReductionObserver {
  public:
-  /// All that is referred to must live as long. `at_once`: a bucket's
-  /// parameters may be stepped before the others' gradients are known, since
-  /// nothing else can refuse them.
+  /// All references must outlive it. `at_once`: a bucket's parameters may be
+  /// stepped before the others' gradients are known, since nothing else can
+  /// refuse them.
   StepInBackward(
       std::vector<ParameterState>& parameters,
       GradientReduction& reduction,
@@ -19,9 +19,9 @@ class StepInBackward final : public ReductionObserver {
   StepInBackward& operator=(const StepInBackward&) = delete;
   ~StepInBackward() override;
 
-  /// Throws `c10::ValueError` if the optimizer looks at more than one parameter
-  /// at once, communicates, or has none of `parameters`, and where it differs
-  /// between ranks.
+  /// Throws `c10::ValueError` if the optimizer reads more than one parameter at
+  /// once, communicates, or has none of `parameters`, or if it differs between
+  /// ranks.
   void attach(
       torch::optim::Optimizer& optimizer,
       const std::vector<at::Tensor>& parameters,
@@ -46,12 +46,12 @@ class StepInBackward final : public ReductionObserver {
   GradientReduction& reduction_;
   bool at_once_;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  /// Of this backward, from the first bucket that is stepped on.
+  /// Of this backward, from the first stepped bucket on.
   std::unique_ptr<PartialStep> step_;
   bool steps_buckets_ = false;
 };
 
-/// Whether a Reducer has this optimizer step in backward.
+/// Whether a Reducer steps this optimizer in backward.
 bool is_stepped_in_backward(const torch::optim::Optimizer& optimizer);
 
 } // namespace ddp::detail

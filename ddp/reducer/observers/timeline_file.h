@@ -8,17 +8,17 @@
 
 namespace ddp::detail {
 
-/// How far a rank's clock is behind rank 0's.
+/// The lag of a rank's clock behind rank 0's.
 struct ClockOffset {
   std::chrono::nanoseconds offset{};
-  /// It is wrong by this at most.
+  /// Its maximum error.
   std::chrono::nanoseconds error{};
 };
 
-/// When a rank came to a collective that waits for all, and had been in it.
+/// When a rank entered a collective that waits for all, and when it left.
 using Meeting = std::pair<int64_t, int64_t>;
 
-/// No one leaves a meeting before everybody has come: so each bounds the offset
+/// No rank leaves a meeting before all have entered, so each bounds the offset
 /// of clock `own` to clock `first` from both sides. Both must be of the same
 /// meetings, one at least.
 ClockOffset clock_offset(
@@ -28,14 +28,14 @@ ClockOffset clock_offset(
 /// Throws `c10::ValueError` unless `text` is like "12" or "10-12".
 StepRange parse_steps(const std::string& text);
 
-/// The options with what the environment says of timelines filled in.
+/// The options with the environment's timeline settings filled in.
 ReducerOptions with_timeline_variables(ReducerOptions options);
 
 /// This rank's times of some backwards, as a file that `ddp-timeline` reads.
 class TimelineFile final : public ReductionObserver {
  public:
-  /// Makes the folder that the options name. `reducer` is a name of the Reducer
-  /// that all ranks have. The rest must live as long. Throws `c10::ValueError`.
+  /// Creates the folder of the options. `reducer` is a name of the Reducer that
+  /// all ranks have. The rest must outlive it. Throws `c10::ValueError`.
   TimelineFile(
       const ReducerOptions& options,
       const std::string& reducer,
@@ -46,11 +46,11 @@ class TimelineFile final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return !clock_;
   }
-  /// Takes in the times, the first time with the ranks' clocks compared, and
-  /// writes after the last step.
+  /// Records the times, compares the ranks' clocks the first time, and writes
+  /// after the last step.
   void on_end(const Reduction& reduction) override;
 
-  /// Writes what was taken in, unless that was done. Warns where it cannot.
+  /// Writes the recorded times, unless that was done. Warns if it cannot.
   void write();
 
  private:

@@ -10,44 +10,43 @@
 
 namespace ddp::detail {
 
-/// Finds learned tensors that a Reducer does not know: a module kept in a plain
+/// Finds learned tensors that a Reducer does not manage: a module in a plain
 /// `std::vector` or captured by a lambda is not registered, so its parameters
-/// receive gradients that no one averages over ranks.
+/// get gradients that are not averaged over ranks.
 class UnmanagedLeaves {
  public:
-  /// `parameters` are the Reducer's own parameters; `known` are leaves that the
+  /// `parameters` are the Reducer's parameters; `known` are leaves that the
   /// user has declared as not to be reported.
   UnmanagedLeaves(
       NamedTensors parameters,
       const std::vector<at::Tensor>& known);
 
-  /// Looks at the graph of the backward that runs on this thread and returns a
-  /// report for a person, empty if there is nothing to say. Call it in a hook
-  /// of that backward or a callback at its end, once per backward. A leaf is
-  /// reported once, when a backward of a second forward gives a gradient to the
-  /// very same tensor, for an input that requires a gradient is a new tensor in
-  /// each step. Leaves for which `reduced_elsewhere` holds are left out. Costs
-  /// a pass over the graph's nodes, and one more where there are such leaves.
-  /// Not thread-safe.
+  /// Inspects the graph of the backward on this thread and returns a report,
+  /// empty without findings. Call it in a hook of that backward or a callback
+  /// at its end, once per backward. A leaf is reported once, when a backward of
+  /// a second forward gives a gradient to the same tensor: an input that
+  /// requires a gradient is a new tensor in each step. Leaves for which
+  /// `reduced_elsewhere` holds are left out. Costs a pass over the graph's
+  /// nodes, and one more if there are such leaves. Not thread-safe.
   std::string inspect(
       const std::function<bool(const at::Tensor&)>& reduced_elsewhere);
 
  private:
   bool is_met_again(const at::Tensor& leaf, uint64_t first_use);
 
-  // What a weak pointer points to keeps its address, so that no other tensor
-  // can be mistaken for it.
+  // The target of a weak pointer keeps its address, so that no other tensor can
+  // be mistaken for it.
   using TensorSet = std::unordered_set<
       c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
 
   NamedTensors parameters_;
-  /// Of which there is nothing more to say: managed, known or reported.
+  /// Finished leaves: managed, known or reported.
   TensorSet settled_;
-  /// Those met before, with the number of the first operation that used them.
+  /// Known leaves, with the number of the first operation that used them.
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
 };
 
-/// Tells of such leaves in the first backwards.
+/// Reports such leaves in the first backwards.
 class LeafReport final : public ReductionObserver {
  public:
   /// `severity`: not `kIgnore`.
