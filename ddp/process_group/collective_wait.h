@@ -72,13 +72,13 @@ void check_usable(const ProcessGroupImpl& group, const char* operation);
     const WaitFailure& failure);
 
 /// Throws for a collective that could not start: `c10::DistBackendError`, or as
-/// for a wait where another rank is the reason.
+/// for a wait if another rank is the reason.
 [[noreturn]] void fail(
     ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error);
 
-/// Runs a collective and says, where it fails, which one on which rank.
+/// Runs a collective; an error names the collective and the rank.
 template <typename Function>
 auto guarded(
     ProcessGroupImpl& group,
@@ -97,18 +97,18 @@ auto guarded(
 }
 
 /// Waits as for a collective, for at most the group's timeout, until
-/// `finished_within`, which gets a slice of time, returns true; an error that
-/// it throws ends the wait. `clue` adds to the message of a timeout. To be
-/// called within `guarded`.
+/// `finished_within`, which gets a slice of time, returns true; its exceptions
+/// end the wait. `clue` adds to the message of a timeout. Call it within
+/// `guarded`.
 void wait_with_timeout(
     const ProcessGroupImpl& group,
     const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
     const std::function<std::string()>& clue = nullptr);
 
-/// Waits for what a communication hook returned as for a collective of the
+/// Waits for the future of a communication hook as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.
-/// Throws as collectives do. The value is the future's. `check` is called now
-/// and then in a wait of more than 0.2 s, and ends it by a `WaitFailure`.
+/// Throws as collectives do. The value is the future's. `check` is called
+/// repeatedly in a wait of more than 0.2 s, and ends it by a `WaitFailure`.
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,
@@ -125,16 +125,16 @@ void wait_for(
     const char* operation,
     const std::function<std::string()>& clue = nullptr);
 
-/// Makes the other ranks' waits on this group, and on those duplicated from it,
-/// throw with `text`, this rank's reason for giving up. The group is of no use
-/// afterwards. A group that failed already has said so: then nothing happens.
-/// Throws nothing and takes at most some seconds.
+/// Makes the other ranks' waits on this group, and on its duplicates, throw
+/// with `text`, this rank's reason for giving up. The group cannot be used
+/// afterwards. Does nothing if the group has already failed. Throws nothing and
+/// takes at most some seconds.
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept;
 
-/// Throws `c10::ValueError` with `text`, and lets the other ranks' waits do so,
-/// as `report_failure`: for what is wrong with all ranks together.
+/// Throws `c10::ValueError` with `text`, here and in the other ranks' waits, as
+/// `report_failure`: for an error of all ranks together.
 [[noreturn]] void fail_on_all(
     const ProcessGroup& group,
     const std::string& text);

@@ -50,7 +50,7 @@ class DDP_API StopSignal {
   ///
   /// Call it once in each step. It starts to report to the other ranks, in the
   /// host's memory even if the group has GPUs, and returns their reports from
-  /// the call before. So a step's cost is negligible, and a signal takes effect
+  /// the previous call. So its cost is negligible, and a signal takes effect
   /// one call later than possible (immediately in a group of one). Collective;
   /// throws as collectives do.
   bool requested();
@@ -60,6 +60,7 @@ class DDP_API StopSignal {
   std::unique_ptr<State> state_;
 };
 
+/// Options of `elastic`.
 struct ElasticOptions {
   /// For each group; the launcher sets its ranks and where they meet.
   TORCH_ARG(ProcessGroupOptions, group);
@@ -131,8 +132,8 @@ class DDP_API ElasticRun {
 /// Each call of `train` creates its objects again; `sync` resumes the job. A
 /// node that joins makes all ranks leave at the same `step`, and nothing is
 /// lost. If a node is lost, collectives of the others throw, and the job
-/// resumes from the last copy that `step` kept. Later steps are repeated, so
-/// that in the state each sample counts once.
+/// resumes from the last copy that `step` kept. Steps since then are repeated,
+/// so that in the state each sample counts once.
 ///
 /// `train` must not catch exceptions of collectives, or keep a group. An
 /// exception with another cause ends the job's attempt as usual. Once `train`

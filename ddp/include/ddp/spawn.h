@@ -32,12 +32,12 @@ struct SpawnOptions {
 /// must lead to the same call. If a program has several calls, a worker process
 /// returns immediately from those before its own. Its environment is the
 /// program's plus ddprun's variables, so that `init_process_group` needs no
-/// options: ranks from 0 on and, if OMP_NUM_THREADS is unset and `count` above
-/// 1, an even share of the CPUs. Its standard input is /dev/null, and it
-/// inherits no other descriptors than standard output and standard error.
+/// options: ranks from 0 on, and OMP_NUM_THREADS, if it is unset and `count`
+/// above 1, as an even share of the CPUs. Its standard input is /dev/null, and
+/// it inherits only the descriptors of standard output and standard error.
 ///
-/// `argc` and `argv` are those of `main`. Arguments that were removed from them
-/// since (by MPI_Init or a library for flags) are there again.
+/// `argc` and `argv` are those of `main`. Workers also get arguments that were
+/// removed from them since (by MPI_Init or a library for flags).
 ///
 /// Throws `c10::Error` if a worker cannot be started, throws, ends by a signal
 /// or with an exit code other than 0, or does not reach the call. The error has

@@ -85,8 +85,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// On rank `to`, returns the whole state as `optimizer_state` does for the
-  /// unsharded optimizer, on the CPU; on the other ranks, their own part. Every
-  /// rank's memory holds each part for a moment. Collective.
+  /// unsharded optimizer, on the CPU; on others, their part. Every rank briefly
+  /// holds each part. Collective. Throws if `to` is not a rank.
   c10::IValue state_dict(int64_t to = 0) {
     return shards_.state_dict(*this, to);
   }

@@ -60,7 +60,7 @@ class BackwardReducer final : public GradientListener {
   bool is_open() const {
     return open_;
   }
-  /// How many reductions have begun.
+  /// The number of reductions that have begun.
   int64_t steps() const {
     return current_.step;
   }
@@ -87,7 +87,7 @@ class BackwardReducer final : public GradientListener {
   const ProcessGroup& group_;
   std::weak_ptr<void> owner_;
   std::mutex mutex_; // GPUs have a backward thread each
-  /// Whether there is one: the CPU's is the caller's, or waited for by it.
+  /// Whether there is one: the CPU's is the caller's, or one it waits for.
   bool has_threads_;
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
@@ -98,16 +98,16 @@ class BackwardReducer final : public GradientListener {
   ObserverList& observers_;
   UnusedParameters unused_;
   UnfrozenParameters unfrozen_;
-  /// By the option.
+  /// Set by the option.
   std::optional<SkippedBuckets> skipped_;
   NestedBackwards nested_;
 
-  /// The reduction that is under way if it is open, or was the last.
+  /// The reduction in progress if it is open, or the last one.
   Reduction current_;
   bool open_ = false;
-  /// Why this is of no use any more.
+  /// Why this cannot be used.
   std::string failure_;
-  /// Set where a backward ended before its reduction did.
+  /// Set if a backward ended before its reduction did.
   std::atomic<bool> abandoned_{false};
 };
 

@@ -13,6 +13,7 @@
 
 namespace ddp {
 
+/// Options of `CheckpointManager`.
 struct CheckpointManagerOptions {
   /// The number of newest checkpoints that are kept.
   TORCH_ARG(int64_t, keep_last) = 3;
@@ -50,16 +51,15 @@ struct LoadedCheckpoint {
 ///   checkpoints.save(step); // now and then
 /// ```
 ///
-/// Each is a file named by its step ("step-120.pt"), and the link "latest"
-/// names the newest. Rank 0 writes; a file is complete or absent. Old ones are
-/// removed once the new one was read back and is valid, so that a valid one
-/// always remains.
+/// Each file is named by its step ("step-120.pt"); the link "latest" names the
+/// newest. Rank 0 writes; a file is complete or absent. Old ones are removed
+/// once the new one was read back and is valid, so a valid one always remains.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must live as long as the manager. Rank 0 reads the
   /// folder, which need not exist yet. Throws `c10::ValueError` for invalid
-  /// options, and on rank 0 if the path is not a folder; warns if nothing can
-  /// be saved there. Not collective.
+  /// options, and on rank 0 if the path is not a folder; warns if it cannot
+  /// save there. Not collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,
@@ -80,10 +80,10 @@ class DDP_API CheckpointManager {
   /// 0's reason. If asynchronous, it first waits for the previous save and
   /// throws that one's reason: at most one is being written. That save must end
   /// within the group's timeout. Also throws if ranks give different steps or
-  /// folders, if another process writes to the folder, if `step` is less than
-  /// that of the previous save or load, and if the folder has later steps that
-  /// were not loaded: they are of another run, and `load` would take them for
-  /// newer.
+  /// folders, if another process writes to the folder, if `step` is negative or
+  /// less than that of the previous save or load, and if the folder has later
+  /// steps that were not loaded: these are of another run, and `load` would
+  /// take them for newer.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns of newer ones that are

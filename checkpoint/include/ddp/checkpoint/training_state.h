@@ -26,7 +26,8 @@ namespace ddp {
 ///   state.save("run.pt", group);    // now and then
 /// ```
 ///
-/// It refers to its parts, which must live as long. A name can be used once.
+/// It refers to its parts, which must live as long. A second part of the same
+/// name throws `c10::ValueError`.
 class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
@@ -133,8 +134,7 @@ class DDP_API TrainingState {
   friend class ElasticRun;
   TrainingState& add_part(detail::TrainingPart part);
 
-  /// `load` from an existing file. `read`: its contents, if rank 0 has already
-  /// read it.
+  /// `load` from an existing file. `read`: its contents, if rank 0 has read it.
   void load_file(
       const std::string& path,
       const ProcessGroup& group,

@@ -63,6 +63,7 @@ class DDP_API NoopHook final : public CommHook {
       const ProcessGroup& group) override;
 };
 
+/// Options of `QuantizationHook`.
 struct QuantizationOptions {
   /// The number of neighbours that share a scale and a zero point; unset: the
   /// bucket. 512 in Python's quantization_perchannel_hook.
@@ -73,11 +74,10 @@ struct QuantizationOptions {
 /// with their scales and zero points, and adds them in float. So it receives
 /// the bucket's elements as bytes from each rank: less than by an all-reduce of
 /// floats among fewer than eight ranks. Lossy, without error feedback. NaN and
-/// infinity give NaN. Buckets that are not real are averaged uncompressed.
+/// infinity give NaN. A bucket of other than real numbers is averaged as it is.
 ///
-/// Values of float are bit for bit those of Python's
-/// quantization_pertensor_hook and quantization_perchannel_hook, over every
-/// backend.
+/// Over every backend, float values are bit for bit those of Python's
+/// quantization_pertensor_hook and quantization_perchannel_hook.
 class DDP_API QuantizationHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` if the channel size is not positive.

@@ -29,13 +29,14 @@ struct PostLocalSGDOptions {
 /// Post-local SGD: averages gradients over all ranks in the first backwards,
 /// and then within subgroups only. Ranks then drift apart: average the
 /// parameters regularly with a `ModelAverager`, and leave
-/// `check_divergence_every` off. A parameter that no rank of a subgroup used
-/// may get a gradient of zero there.
+/// `check_divergence_every` off. A parameter unused in a subgroup may get a
+/// gradient of zero there.
 ///
 /// Values over gloo are bit for bit those of Python's post_localSGD_hook.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
 class DDP_API PostLocalSGDHook final : public CommHook {
  public:
+  /// Throws `c10::ValueError` if `start_iteration` is below 0. Not collective.
   explicit PostLocalSGDHook(const PostLocalSGDOptions& options = {});
   ~PostLocalSGDHook() override;
 

@@ -17,7 +17,7 @@ struct SampleOrder {
   /// Whether the two fields below were drawn.
   bool drawn = false;
   size_t first = 0;
-  std::vector<size_t> indices; // empty where the sequence is undefined
+  std::vector<size_t> indices; // empty if the sequence is undefined
   size_t position = 0;
 };
 
