@@ -32,7 +32,7 @@ struct ProcessGroupImpl {
   /// Whether all ranks share a host.
   bool on_one_host() const;
 
-  /// Records that ranks may exchange values over it.
+  /// That ranks may learn of each other's values over it.
   void set_used() {
     unused_since.store(
         std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
@@ -56,15 +56,15 @@ struct ProcessGroupImpl {
   int64_t local_size = 1;
   c10::Device device{c10::kCPU};
   std::string backend = "none";
-  /// Whether it was default-constructed, neither formed nor made from another.
+  /// Whether it was constructed by no other group or meeting of ranks.
   bool by_default = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// A wait of this length is reported.
+  /// A wait of this long is reported.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
   /// The address of this host that the other ranks can reach; empty for a
-  /// wrapped group, which cannot be connected a second time.
+  /// group that was handed to us, which we cannot connect a second time.
   std::string address;
-  /// The network interface option; empty: that of `address`.
+  /// The network interface that was asked for; empty: that of `address`.
   std::string interface;
   /// Equal for the ranks of one host, by rank; empty for a group of one.
   std::vector<std::string> hosts;
@@ -72,63 +72,67 @@ struct ProcessGroupImpl {
   /// Whether the store ends with this process.
   bool hosts_store = false;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  /// The MPI communicator, if the backend is mpi; duplicates share it, since
-  /// each backend duplicates it.
+  /// The ranks as MPI knows them, where the backend is mpi; duplicates share
+  /// it, since each backend duplicates it.
   std::shared_ptr<backends::mpi::Communicator> communicator;
-  /// Numbers the groups made from this one, equally on all ranks.
+  /// Numbers the groups made from this one, alike on all ranks.
   int64_t children = 0;
-  /// Whether it was split, and its parts may average alone.
+  /// Whether it has parts, which may average by themselves.
   bool is_split = false;
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
-  /// Numbers the comparisons without a wait, by their subject.
+  /// Numbers the comparisons that no one waits for, by what is compared.
   std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
-  /// Checkpoints that still compare them: one may precede the training.
+  /// How many checkpoints still do: one may be written before the training.
   int replica_checks = 3;
   /// Whether a `Join` lives on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
-  /// Where ranks report failures; null without other ranks or without a store.
-  /// Duplicates share it.
+  /// Where ranks that fail say so; null if there is no one to tell or no store
+  /// to do it by. Duplicates share it.
   std::shared_ptr<FailureStore> failure_store;
   /// This group's name there.
   std::string scope;
-  /// Until a reduction or gather over the group, or a group made from it:
-  /// autograd's sequence number when `init_process_group` formed it. If it has
-  /// grown, this thread has trained. Largest in other groups and afterwards.
+  /// Until something is reduced or gathered over the group, or another made of
+  /// it: autograd's sequence number when `init_process_group` formed it. Beyond
+  /// that, this thread has trained. Largest in other groups and afterwards.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
-  /// Collectives started so far, equal on all ranks that are as far.
+  /// Whether numbers have been summed over it, which says nothing of training;
+  /// whether a sampler draws samples for it in random order, which does.
+  std::atomic<bool> has_metrics{false};
+  std::atomic<bool> shuffles{false};
+  /// Collectives started so far, alike on all ranks that have come as far.
   std::atomic<int64_t> launched{0};
-  /// Why it cannot be used.
+  /// Why it is of no more use.
   FirstError first_error;
   /// Whether a collective was left without waiting for its end.
   std::atomic<bool> abandoned{false};
-  /// Held while a collective is launched, so that no abort frees its memory.
+  /// Held while a collective is launched, so that no abort frees what it uses.
   std::recursive_mutex launching;
-  /// Watches this group and all that are made from it.
+  /// Looks at this group and at all that are made of it.
   std::shared_ptr<WatchdogThread> watchdog_thread;
-  /// For collectives on a GPU. Last: it reads the others.
+  /// Where collectives run on a GPU. Last: it reads the others.
   std::unique_ptr<Watchdog> watchdog;
 };
 
-/// The number of groups that this process has formed and not made from others.
+/// How many groups this process has formed that come of no other one.
 int64_t groups_formed();
 
-/// Warns if `group` is `ProcessGroup()`, a group of one, although this process
-/// is one of several: `user` was given it, and `consequence`.
+/// Warns where `group` is `ProcessGroup()`, a group of one, although this
+/// process is one of several: `user` was given it, and `consequence`.
 void check_not_forgotten(
     const ProcessGroup& group,
     const char* user,
     const char* consequence);
 
-/// The scope of the group with this number, which it counts: "" for 0,
+/// The scope of the group with this number, and counts it: "" for 0,
 /// "/group_1" for 1. The number is the largest `groups_formed` of its ranks.
 std::string scope_of_group(int64_t number, int64_t size);
 
-/// From now on, reports this process's progress and, unless `options` forbid
-/// it, the reason of its end to the launcher.
+/// From now on the launcher hears of this process's progress and, unless
+/// `options` forbid it, of the reason of its end.
 void report_to_launcher(const ProcessGroupOptions& options);
 
 /// Forms the group of the ranks that `environment` names, or a group of one.
@@ -139,7 +143,7 @@ ProcessGroup form_group(
     LaunchEnvironment environment,
     const std::shared_ptr<backends::mpi::Communicator>& communicator);
 
-/// Sends rank 0's address over `communicator`, if the ranks do not have it yet.
+/// Rank 0's address over `communicator`, where the ranks do not know it yet.
 /// Collective.
 void meet_over_mpi(
     LaunchEnvironment& environment,
@@ -150,14 +154,14 @@ void meet_over_mpi(
 /// when all of them are connected. Collective.
 void connect(ProcessGroupImpl& impl);
 
-/// Ends the connections of `impl`. If a collective may never end, the backend,
-/// which would wait for it, ends on a separate thread and this returns
-/// immediately. NCCL completes running collectives, or aborts them if the group
-/// is broken or an exception is in flight, and gets up to 10 s.
+/// Ends the connections of `impl`. If a collective may be under way for good,
+/// the backend, which would wait for it, ends on a thread of its own and this
+/// takes no time; NCCL completes what is under way, or aborts it where the
+/// group is broken or an exception is on its way, and gets up to 10 s.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 
-/// The tensors of all ranks, which are of one shape. Call it within `guarded`.
-/// Collective.
+/// The tensors of all ranks, which are of one shape. To be called within
+/// `guarded`. Collective.
 std::vector<at::Tensor> gather_equal(
     ProcessGroupImpl& group,
     const at::Tensor& tensor);

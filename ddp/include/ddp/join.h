@@ -61,8 +61,7 @@ class DDP_API Joinable {
   /// at the end need a call of their own.
   bool shares_steps() const;
 
-  /// Called on each rank without inputs if the others call
-  /// `notify_join_context`.
+  /// Called on ranks without inputs if the others call `notify_join_context`.
   virtual void main_hook(const JoinStep& step) = 0;
 
   /// Whether `main_hook` only starts collectives, and `complete_main_hook`
@@ -82,8 +81,7 @@ class DDP_API Joinable {
   detail::JoinState* join_ = nullptr;
 };
 
-/// Thrown on all ranks if one rank's inputs have ended and a `Join` asks for
-/// it.
+/// Thrown on all ranks when one rank's inputs end, if a `Join` asks for it.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
@@ -131,8 +129,7 @@ class DDP_API Join {
   /// bytes for each rank and call. Only the joinables may use it meanwhile. All
   /// ranks pass the same joinables in the same order. Not collective. Throws
   /// `c10::ValueError` if there is none, one is there twice or already has a
-  /// `Join`, or another `Join` lives on the group or on a duplicate of it: the
-  /// two would deadlock.
+  /// `Join`, or another `Join` lives on the group or on a duplicate (deadlock).
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,

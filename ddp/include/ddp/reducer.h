@@ -30,7 +30,7 @@ struct ReducerImpl;
 /// Ranks may use different parameters. If some ranks have a gradient since the
 /// last reduction, it is averaged with the others' (an earlier one, or zero).
 /// If no rank has one, the gradient does not change. A backward must reach at
-/// least one managed parameter, or `finish_backward()` must follow it.
+/// least one of its parameters, or `finish_backward()` must follow it.
 ///
 /// Attach after the module was moved to its device and dtype: if it is
 /// converted later, the next backward throws. Parameters may be frozen and
@@ -75,7 +75,7 @@ class DDP_API Reducer {
   bool synchronizes() const;
 
   /// Takes part in this step's reduction if this rank ran no backward or its
-  /// backward reached no managed parameter. Call it after backward in every
+  /// backward reached none of its parameters. Call it after backward in every
   /// step, on all ranks, or never. Collective, except under `no_sync`.
   void finish_backward();
 
@@ -95,9 +95,9 @@ class DDP_API Reducer {
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
-  /// `torch::nn::utils::clip_grad_norm_` of all managed parameters, with one
-  /// norm and one scaling per bucket; call it after the backward. Returns the
-  /// norm before clipping, a double on the gradients' device, without waiting
+  /// `torch::nn::utils::clip_grad_norm_` of all its parameters, with one norm
+  /// and one scaling per bucket; call it after the backward. Returns the norm
+  /// before clipping, a double on the gradients' device, without waiting
   /// for a GPU. Its relative error is 1e-5 at most, unless powers of gradients
   /// by `norm_type` (> 0, also infinity) leave the range of float (for doubles,
   /// of double). As in Python, it is then infinite (gradients become zero) or
@@ -111,7 +111,7 @@ class DDP_API Reducer {
   /// Each bucket's indices into `parameters()`, in the order of reduction.
   std::vector<BucketIndices> buckets() const;
 
-  /// All managed parameters, also frozen ones, in the order of registration.
+  /// All its parameters, also frozen ones, in the order of registration.
   std::vector<at::Tensor> parameters() const;
 
   /// The layout of the buckets, on which bits depend, and the communication
