@@ -201,7 +201,7 @@ RANKS_TEST(
 RANKS_TEST(
     "a rank 0 that takes its time to write is said to be in that",
     3,
-    ProcessGroupOptions().wait_notice(seconds(1))) {
+    ProcessGroupOptions().wait_notice(seconds(3))) {
   const auto store = group.store();
   const WarningListener listener([&](const std::string& text) {
     REQUIRE_THAT(text, Has("rank 0 has not come", "and is in save"));
