@@ -235,12 +235,24 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
   }
 }
 
-RANKS_TEST(
-    "a net with buffers has the same remedies when a rank has left",
-    3,
-    ProcessGroupOptions().backend("shm")) {
+/// What follows in a backward starts after the reduction has ended or failed.
+struct SlowHook : CommHook {
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override {
+    auto future = AllReduceHook().run(bucket, group);
+    if (bucket.iteration > 0) {
+      future->wait();
+    }
+    return future;
+  }
+};
+
+void expect_remedies_about_batches(
+    const ProcessGroup& group,
+    const ReducerOptions& options) {
   torch::nn::Sequential net(torch::nn::Linear(2, 3), torch::nn::BatchNorm1d(3));
-  Reducer reducer(net, group);
+  Reducer reducer(net, group, options);
   const auto backward = [&] {
     net->forward(torch::rand({3, 2})).sum().backward();
   };
@@ -250,6 +262,21 @@ RANKS_TEST(
     REQUIRE_THAT(error, Has("Have all ranks equally many batches"));
     REQUIRE_THAT(error, !Has("broadcast_async of"));
   }
+}
+
+RANKS_TEST(
+    "a net with buffers has the same remedies when a rank has left",
+    3,
+    ProcessGroupOptions().backend("shm")) {
+  expect_remedies_about_batches(group, ReducerOptions());
+}
+
+RANKS_TEST(
+    "buffers that follow a failed reduction have the same remedies",
+    3,
+    ProcessGroupOptions().backend("shm")) {
+  expect_remedies_about_batches(
+      group, ReducerOptions().comm_hook(std::make_shared<SlowHook>()));
 }
 
 RANKS_TEST(

@@ -39,7 +39,7 @@ bool is_bucket(const std::string& call) {
 }
 
 bool is_backward(const std::string& call) {
-  return is_bucket(call) || call.rfind(kBufferBroadcast, 0) == 0;
+  return is_bucket(call) || call == kBufferBroadcast;
 }
 
 /// Whose bucket it is, where there are several Reducers.
@@ -154,6 +154,9 @@ std::string own_call() {
   char memory[HeartbeatPage::kActivitySize];
   heartbeat::copy_activity(memory, sizeof(memory));
   const std::string call = memory;
+  if (call.rfind(kBufferBroadcast, 0) == 0) { // not what it is made of
+    return kBufferBroadcast;
+  }
   return call.rfind("after ", 0) == 0 ? "a call " + call : call;
 }
 
