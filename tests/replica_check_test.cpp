@@ -252,6 +252,22 @@ RANKS_TEST("ranks that never reduced a gradient are told at the end") {
           "was each backward under no_sync()"));
 }
 
+RANKS_TEST("updates by gradients that never came into grad() are compared") {
+  const auto train = [&] {
+    auto layer = make_layer();
+    Reducer reducer(layer, group);
+    const auto loss =
+        layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum();
+    const auto gradient = torch::autograd::grad({loss}, {layer->weight})[0];
+    const torch::NoGradGuard no_grad;
+    layer->weight -= gradient;
+  };
+  REQUIRE_THAT(
+      all_warnings_of(train, group),
+      Has("after 0 steps, the parameter weight of rank 1",
+          "did autograd::grad() compute the gradients?"));
+}
+
 RANKS_TEST("gradients of zero are no sign of the same data") {
   auto layer = make_layer();
   Reducer reducer(layer, group);

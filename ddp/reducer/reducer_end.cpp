@@ -87,17 +87,19 @@ void ReducerImpl::compare_replicas() {
     return;
   }
   bool trained = backward.steps() > 0;
+  uint64_t versions = 0;
   NamedTensors trainable;
   for (const auto& parameter : parameters) {
     if (!parameter.fits(parameter.tensor)) {
       return; // no longer as it was managed
     }
     trained = trained || parameter.tensor.grad().defined();
+    versions += parameter.tensor._version();
     if (parameter.trainable) {
       trainable.append(parameter.key, parameter.tensor);
     }
   }
-  if (trained) {
+  if (trained || versions != versions_at_start_) {
     auto known = buckets.tensors();
     const auto& leaves = options.known_leaves();
     known.insert(known.end(), leaves.begin(), leaves.end());

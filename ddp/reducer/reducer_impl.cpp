@@ -156,6 +156,7 @@ void ReducerImpl::attach() {
         "one first, or pass this one the parameters that are left",
         parameter.key);
     detail::add_gradient_hook(parameter.tensor, listener(), i);
+    versions_at_start_ += parameter.tensor._version();
   }
 }
 

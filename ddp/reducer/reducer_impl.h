@@ -77,6 +77,8 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void compare_replicas();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
+  /// Of the parameters, when all ranks had rank 0's values.
+  uint64_t versions_at_start_ = 0;
 };
 
 } // namespace ddp
