@@ -99,7 +99,7 @@ FOLDER_TEST("load_checkpoint lists all that does not fit") {
   const auto message = complaint(path, net);
   CHECK_THAT(
       message,
-      Has("load_checkpoint on rank 0 of 1",
+      Has("load_checkpoint: ",
           path,
           "missing in the file: norm.bias",
           "unexpected in the file: head.weight",
@@ -160,9 +160,7 @@ FOLDER_TEST("save_checkpoint says why it cannot") {
   const Net net;
   CHECK_THROWS_WITH(
       save_checkpoint(folder / "no/a.safetensors", net),
-      Has("save_checkpoint on rank 0 of 1",
-          "no/a.safetensors",
-          "create the folder"));
+      Has("save_checkpoint: ", "no/a.safetensors", "create the folder"));
   for (const std::string name : {"a.bin", "a", "a.safetensors/b", ""}) {
     CHECK_THROWS_AS(save_checkpoint(folder / name, net), c10::ValueError);
     CHECK_THROWS_WITH(

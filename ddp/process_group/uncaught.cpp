@@ -56,13 +56,15 @@ bool tells_of_peer(const c10::Error& error) {
 
 Uncaught describe(const c10::Error& error) {
   Uncaught result;
-  result.text = c10::demangle(typeid(error).name()) + ": " +
-      error.what_without_backtrace();
+  result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
+  const auto& type = result.known ? typeid(c10::DistBackendError) // to catch it
+                                  : typeid(error);
+  result.text =
+      c10::demangle(type.name()) + ": " + error.what_without_backtrace();
   if (error.backtrace() && shows_frames()) {
     result.stack = result.text + "\n" + error.backtrace()->get();
   }
   result.consequence = tells_of_peer(error);
-  result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
   return result;
 }
 

@@ -183,14 +183,17 @@ StorePtr connect_to_store(
   } catch (const std::exception& error) {
     DDP_THROW(
         DistNetworkError,
-        "rank {} of {}{}{} within {} s{}: {}",
+        "rank {} of {}{}{}{}: {}",
         environment.rank,
         environment.world_size,
         is_server ? " could not serve the store at "
                   : " could not reach rank 0's store at ",
         place(environment, address),
-        timeout.count() / 1000.0,
-        is_server ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
+        is_server ? " (is MASTER_ADDR this host's, and MASTER_PORT free?)"
+                  : c10::str(
+                        " within ",
+                        timeout.count() / 1000.0,
+                        " s (is rank 0 missing, or MASTER_PORT wrong?)"),
         error_text(error));
   }
 }

@@ -58,8 +58,10 @@ std::string failed_on(
     const char* operation,
     const ProcessGroup& group,
     const std::string& failure) {
-  return detail::format(
-      "{} on rank {} of {}: {}", operation, rank, group.size(), failure);
+  const auto place = group.size() == 1
+      ? ""
+      : detail::format(" on rank {} of {}", rank, group.size());
+  return detail::format("{}{}: {}", operation, place, failure);
 }
 
 /// Throws with the first that is not empty.

@@ -1,5 +1,6 @@
 #include <ddp/reducer/observers/step_check.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/module_state.h>
@@ -59,9 +60,11 @@ void StepCheck::on_reduced() {
   work_.wait();
   const auto* message = message_.const_data_ptr<int64_t>();
   if (message[0] != 0) {
+    const heartbeat::Activity activity("check_finite");
     verify_finite(not_finite_, group_, "gradients");
   }
   if (message[1] != ~message[2]) {
+    const heartbeat::Activity activity("check_divergence_every");
     verify_same_values(parameters_, group_, "parameters");
   }
   message_.reset();
