@@ -27,8 +27,8 @@ namespace ddp {
 ///
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write must end within the group's
-/// timeout. Throws `c10::ValueError` for another extension. Warns if ranks give
-/// different paths, and uses rank 0's.
+/// timeout. Throws `c10::ValueError` for any other extension. Warns if ranks
+/// give different paths, and uses rank 0's.
 DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
@@ -44,25 +44,25 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected_keys;
 };
 
-/// Reads a file that `save_checkpoint`, `TrainingState::save`, or Python wrote
-/// into `module`, wrapped or plain.
+/// Reads into `module`, wrapped or plain, a file that `save_checkpoint`,
+/// `TrainingState::save`, or Python wrote.
 ///
 /// A file of a whole training, such as Python's `torch.save({"model":
 /// model.state_dict(), "epoch": 3}, path)`, has the module's tensors in a
-/// separate entry, which `options` can name. Only rank 0 reads, and sends the
-/// values to the others, so that only its host needs the file, unless `options`
-/// change this. The prefix `module.` of Python's DistributedDataParallel is
-/// ignored in names. Values are converted to the dtype of the parameter or
-/// buffer if that is of the same kind or a wider one (floating point to integer
-/// only for a single whole number), and stay on its device.
+/// separate entry, which `options` can name. Unless `options` change this, only
+/// rank 0 reads, and sends the values to the others: only its host needs the
+/// file. The prefix `module.` of Python's DistributedDataParallel is ignored in
+/// names. Values are converted to the dtype of the parameter or buffer if that
+/// is of the same kind or a wider one (floating point to integer only for a
+/// single whole number), and stay on its device.
 ///
 /// Collective: the module must be the same on all ranks (see
-/// `verify_same_model`). Every rank throws the same `c10::Error`, with all
-/// names that are missing, unexpected, or of another shape, or if ranks give
-/// different paths, of which rank 0 would read its own. Then no module has
-/// changed. With `strict(false)`, it returns the missing and unexpected names,
-/// and throws if the module and the file have no name in common. Values missing
-/// in the file become rank 0's, unless every rank reads.
+/// `verify_same_model`). Every rank throws the same `c10::Error` if names are
+/// missing, unexpected, or of another shape (it lists all), or if ranks give
+/// different paths. Then no module has changed. With `strict(false)`, it
+/// returns the missing and unexpected names, and throws if the module and the
+/// file have no name in common. Values missing in the file become rank 0's,
+/// unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -21,8 +21,8 @@ struct LoadOptions {
   /// The file is mapped and not copied to memory: its tensors (those whose data
   /// begins at a multiple of 8 bytes) are pages of the file, which the
   /// processes of a host share and the system may reclaim. Writes to them do
-  /// not reach the file. The file must keep its length as long as they live, or
-  /// the process ends by SIGBUS; replacing it by another file is safe.
+  /// not reach the file. The file must keep its length as long as the tensors
+  /// live, or the process ends by SIGBUS; replacing it by another file is safe.
   TORCH_ARG(bool, memory_map) = false;
 
   /// For `load_checkpoint`: the entry with the module's tensors in a file of a
@@ -36,8 +36,8 @@ struct LoadOptions {
   TORCH_ARG(bool, strict) = true;
 };
 
-/// Reads the checkpoint at `path`, of any format that this library supports,
-/// which its content determines. Not collective.
+/// Reads the checkpoint at `path`; its content determines the format. Not
+/// collective.
 ///
 /// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
 /// none, lists (`c10::impl::GenericList`), tuples and dicts
@@ -49,7 +49,7 @@ struct LoadOptions {
 ///   an archive is a dict of its entries, and a module a dict of its
 ///   parameters, buffers and children. Python's classes and functions are
 ///   recognised by name, from a list of those that state_dicts need; any other
-///   is refused with its name, and nothing is executed.
+///   is rejected with its name, and nothing is executed.
 /// - safetensors: a dict of its tensors, or the value that
 ///   `write_checkpoint_file` wrote.
 /// - Hugging Face's index of several such files
@@ -68,17 +68,17 @@ DDP_API c10::IValue read_checkpoint_file(
 ///
 /// The extension selects the format: `.pt` and `.pth`, which Python reads with
 /// `torch.load`, or `.safetensors`. In the latter, tensors are named by their
-/// places, such as "model.conv.weight", and other values are in the metadata,
-/// as JSON. A dict with only tensors is stored by their names alone, and may go
-/// into `.safetensors.index.json`: files of 5 GB at most beside it.
+/// paths, such as "model.conv.weight", and other values are in the metadata, as
+/// JSON. A dict with only tensors is stored by their names alone, and may go
+/// into `.safetensors.index.json`, with files of at most 5 GB beside it.
 ///
-/// Tensors may have any dtype (of safetensors, see `write_safetensors`),
+/// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share
 /// it in Python, unless they use less than half of it. Then each is written
 /// separately, so that a small view does not include a large tensor. Throws
 /// `c10::TypeError` for other types and for sparse and quantized tensors,
-/// `c10::ValueError` for another extension, undefined tensors, text that is not
-/// UTF-8 and values nested too deep, `c10::Error` if the file cannot be
+/// `c10::ValueError` for any other extension, undefined tensors, strings that
+/// are not UTF-8 and values nested too deep, `c10::Error` if the file cannot be
 /// written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
@@ -106,12 +106,12 @@ struct SafetensorsFile {
 /// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
 /// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
-/// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error` if
-/// the file cannot be written. Not collective.
+/// Throws `c10::TypeError` for any other dtype and for sparse tensors,
+/// `c10::Error` if the file cannot be written. Not collective.
 ///
-/// The format is that of https://github.com/huggingface/safetensors, so that
-/// Python reads the file. The metadata entry "ddp.xxh3" has checksums (XXH3 of
-/// 64 bits) of the header and of each tensor.
+/// The format is that of https://github.com/huggingface/safetensors, which
+/// Python reads. The metadata entry "ddp.xxh3" has checksums (XXH3 of 64 bits)
+/// of the header and of each tensor.
 DDP_API void write_safetensors(
     const std::string& path,
     const StateDict& tensors,

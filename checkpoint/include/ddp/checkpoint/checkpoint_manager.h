@@ -18,7 +18,7 @@ struct CheckpointManagerOptions {
   /// The number of newest checkpoints that are kept.
   TORCH_ARG(int64_t, keep_last) = 3;
 
-  /// The number of best ones kept in addition, of those saved with a metric.
+  /// The number of best checkpoints kept in addition, of those with a metric.
   TORCH_ARG(int64_t, keep_best) = 0;
 
   /// Whether a higher metric is better (accuracy) or a lower one (loss).
@@ -53,7 +53,7 @@ struct LoadedCheckpoint {
 ///
 /// Each file is named by its step ("step-120.pt"); the link "latest" names the
 /// newest. Rank 0 writes; a file is complete or absent. Old ones are removed
-/// once the new one was read back and is valid, so a valid one always remains.
+/// after the new one is read back and valid, so a valid one always remains.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must live as long as the manager. Rank 0 reads the
@@ -73,17 +73,18 @@ class DDP_API CheckpointManager {
   ~CheckpointManager();
 
   /// Writes the checkpoint of a step, which replaces an earlier one of the same
-  /// step. `metric`: its quality, for `keep_best`; rank 0's is used.
+  /// step. `metric`: the checkpoint's quality, for `keep_best`; rank 0's is
+  /// used.
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
-  /// 0's reason. If asynchronous, it first waits for the previous save and
-  /// throws that one's reason: at most one is being written. That save must end
-  /// within the group's timeout. Also throws if ranks give different steps or
-  /// folders, if another process writes to the folder, if `step` is negative or
-  /// less than that of the previous save or load, and if the folder has later
-  /// steps that were not loaded: these are of another run, and `load` would
-  /// take them for newer.
+  /// 0's reason. If asynchronous, it first waits for the previous save, which
+  /// must end within the group's timeout, and throws the reason if that failed:
+  /// at most one save is in progress. Also throws if ranks give different steps
+  /// or folders, if another process writes to the folder, if `step` is negative
+  /// or less than that of the previous save or load, and if the folder has
+  /// later steps that were not loaded: they are of another run, and `load`
+  /// would consider them newer.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns of newer ones that are

@@ -15,7 +15,7 @@
 
 namespace ddp {
 
-/// The state of a training run, by name, to be saved and loaded together:
+/// The parts of a training run, by name, which are saved and loaded together:
 ///
 /// ```
 /// ddp::TrainingState state;
@@ -26,7 +26,7 @@ namespace ddp {
 ///   state.save("run.pt", group);    // now and then
 /// ```
 ///
-/// It refers to its parts, which must live as long. A second part of the same
+/// It refers to its parts, which must outlive it. A second part of the same
 /// name throws `c10::ValueError`.
 class DDP_API TrainingState {
  public:
@@ -45,7 +45,7 @@ class DDP_API TrainingState {
     return add(name, module.ptr());
   }
 
-  /// An optimizer of LibTorch's; see `optimizer_state`.
+  /// A LibTorch optimizer; see `optimizer_state`.
   TrainingState& add(
       const std::string& name,
       torch::optim::Optimizer& optimizer);
@@ -60,8 +60,8 @@ class DDP_API TrainingState {
       const std::string& name,
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
 
-  /// A variable of the program's: a number, a bool, a text, or a tensor, which
-  /// loading replaces by another one. Rank 0's is saved, for all ranks.
+  /// A variable of the program: a number, a bool, a string, or a tensor, which
+  /// loading replaces by another one. Rank 0's value is saved for all ranks.
   template <typename Number>
   std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
       const std::string& name,
@@ -81,13 +81,13 @@ class DDP_API TrainingState {
       typename = decltype(std::declval<Stateful&>().state_dict())>
   TrainingState& add(const std::string& name, Stateful& part);
 
-  /// LibTorch's generators, of each rank (`random_state`). On another number of
-  /// ranks, saved ranks resume theirs, each further rank begins a new stream,
-  /// derived from rank 0's, and a warning says so. If all ranks' were equal, as
-  /// after `manual_seed`, they stay equal.
+  /// LibTorch's generators on each rank (`random_state`). On another number of
+  /// ranks, saved ranks resume their generators, and each further rank begins a
+  /// new stream, derived from rank 0's, with a warning. Generators that were
+  /// equal on all ranks, as after `manual_seed`, stay equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
-  /// A generator of the standard library's (`std::mt19937`), of each rank; as
+  /// A generator of the standard library (`std::mt19937`) on each rank; as in
   /// `add_random_state` on another number of ranks.
   template <typename Generator>
   TrainingState& add_generator(const std::string& name, Generator& generator);
@@ -98,7 +98,8 @@ class DDP_API TrainingState {
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// another extension. Warns of different paths, and uses rank 0's.
+  /// any other extension. Warns if ranks give different paths, and uses rank
+  /// 0's.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Reads a file of `save`, or of Python, into all parts; returns false if the
@@ -107,24 +108,23 @@ class DDP_API TrainingState {
   /// Collective: rank 0 reads and sends the others a copy, unless `options`
   /// change this. Every rank throws the same `c10::Error` if ranks give
   /// different paths, or the file is corrupt or does not fit on one of them.
-  /// Then nothing has changed on any, except parts of the program's own. Each
-  /// rank's CPU memory holds the whole file meanwhile; a device holds only the
-  /// state.
+  /// Then nothing has changed on any rank, except custom parts. Each rank's CPU
+  /// memory holds the whole file meanwhile; a device holds only the state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
       const LoadOptions& options = {});
 
-  /// A dictionary of the parts' states by name, in the order in which they were
-  /// added. Collective: throws `c10::Error` on every rank if a part's
-  /// `state_dict` throws on one, and `c10::ValueError` if ranks have different
-  /// parts, or their samplers different epochs.
+  /// A dict of the parts' states by name, in the order of their addition.
+  /// Collective: throws `c10::Error` on every rank if a part's `state_dict`
+  /// throws on one, and `c10::ValueError` if ranks have different parts, or
+  /// their samplers different epochs.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
-  /// Puts all parts into the state that `state_dict` returned, here or in
-  /// another run. Throws `c10::Error` if a part is missing or does not fit.
-  /// Then nothing has changed, except parts of the program's own without
-  /// `plan_state_dict`. Extra keys are ignored. Not collective.
+  /// Loads the state that `state_dict` returned, in this run or another. Throws
+  /// `c10::Error` if a part is missing or does not fit. Then nothing has
+  /// changed, except custom parts without `plan_state_dict`. Extra keys are
+  /// ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
       const ProcessGroup& group = {});

@@ -50,8 +50,8 @@ struct BatchPlan {
 /// Computes the sizes that `options` leave open, for the ranks of `group`; the
 /// number of accumulation steps is 1 if it does not follow. If the number of
 /// ranks changes, only open sizes change: with a global batch the training
-/// stays the same. Throws `c10::ValueError` if the sizes do not agree, with all
-/// of them and the nearest that do. Not collective.
+/// stays the same. Throws `c10::ValueError` if the sizes do not agree; the
+/// message has all sizes and the nearest that do. Not collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
@@ -65,7 +65,7 @@ plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 ///
 /// The last batch of an epoch may be smaller, or is left out with `drop_last`
 /// (the loader's `drop_last` must be off). `Base` is a sampler of indices, such
-/// as `DistributedSampler`; the copy of it here shares its epoch.
+/// as `DistributedSampler`; its copy here shares its epoch.
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
@@ -88,7 +88,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     return batch;
   }
 
-  /// Those that `Base` has; see `ShardedSampler`.
+  /// The methods of `Base`; see `ShardedSampler`.
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }

@@ -49,7 +49,7 @@ class DataLoader {
   using BatchType = typename Dataset::BatchType;
   using BatchRequestType = typename Sampler::BatchRequestType;
 
-  /// Throws `c10::ValueError` if `batch_size` is 0 or it or `workers` was
+  /// Throws `c10::ValueError` if `batch_size` is 0 or negative, or `workers` is
   /// negative, and `c10::Error` if LibTorch does not have the device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
@@ -71,8 +71,7 @@ class DataLoader {
     return (sampler_.size() + rest) / options_.batch_size();
   }
 
-  /// The sampler's; see `ShardedSampler`. Another epoch or a state ends an
-  /// unfinished iteration.
+  /// As in `ShardedSampler`. A new epoch or state ends an unfinished iteration.
   void set_epoch(int64_t epoch) {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
@@ -120,7 +119,7 @@ class DataLoader {
   detail::BatchWorkers workers_;
 };
 
-/// A loader of `dataset` in the order of `sampler`. Throws as its constructor.
+/// Loads `dataset` in the order of `sampler`. Throws as `DataLoader` does.
 template <
     typename Dataset,
     typename Sampler,

@@ -44,9 +44,9 @@ struct DataLoaderOptions {
   /// copied while the loop computes with one, as by `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
 
-  /// Called on each worker's thread with its number, from 0 on, before it loads
-  /// anything; not without workers. The loader's constructor throws its
-  /// exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
+  /// Called on each worker's thread with its number, from 0 on, before the
+  /// worker loads; not called without workers. The loader's constructor throws
+  /// its exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
   TORCH_ARG(std::function<void(size_t)>, worker_init);
 };
 

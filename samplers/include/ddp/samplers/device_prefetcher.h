@@ -29,9 +29,10 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 /// ```
 ///
 /// It moves the tensors that `visit_tensors` finds in a batch. On the CPU it
-/// passes batches on and fetches none ahead. Elsewhere it fetches one ahead, so
-/// call a sampler's `advance` in the loop, as always. For `ddp::DataLoader`,
-/// which counts automatically, use its option `device`. Not collective.
+/// passes batches on and fetches none ahead. On other devices it fetches one
+/// ahead, so call a sampler's `advance` in the loop, as always. For
+/// `ddp::DataLoader`, which counts automatically, use its option `device`. Not
+/// collective.
 template <typename Loader>
 class DevicePrefetcher {
   static_assert(
@@ -42,7 +43,7 @@ class DevicePrefetcher {
   using BatchType = typename Loader::BatchType;
 
   /// Throws `c10::Error` if this LibTorch does not have the device. The loader
-  /// must live as long.
+  /// must outlive the prefetcher.
   DevicePrefetcher(Loader& loader, c10::Device device)
       : loader_(loader), copies_(device) {}
 

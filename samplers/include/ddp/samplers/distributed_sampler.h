@@ -24,7 +24,7 @@ struct SamplerOptions {
 /// `torch.utils.data.DistributedSampler`: a permutation from a separate
 /// generator, padded or cut to a multiple of the number of ranks. Rank `r` of
 /// `n` takes every n-th from the r-th on. The global random state is neither
-/// used nor changed. An empty dataset, which Python accepts, is refused.
+/// used nor changed. Rejects an empty dataset, which Python accepts.
 class DDP_API DistributedSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`. `size` is the dataset's, in samples.
@@ -49,9 +49,9 @@ class DDP_API DistributedSampler : public ShardedSampler {
 };
 
 /// Gives each sample of a dataset to exactly one rank, in the dataset's order,
-/// for evaluation, in which padding would count samples twice. So the first
-/// ranks may have one sample more, and one batch more: use no collective in the
-/// loop, but one after it (`all_reduce` of the sums).
+/// for evaluation, in which padding would count samples twice. The first ranks
+/// may have one more sample and one more batch: use no collective in the loop,
+/// but one after it (`all_reduce` of the sums).
 class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// As those of `DistributedSampler`.
@@ -78,7 +78,7 @@ class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights`: one per sample, of shape [samples], floating point, not
   /// negative, 2^24 at most. `num_samples`: the number to draw in an epoch,
-  /// over all ranks. Throws `c10::ValueError` for others, and without
+  /// over all ranks. Throws `c10::ValueError` for other weights, and without
   /// replacement if fewer weights than `num_samples` are above 0.
   DistributedWeightedSampler(
       const at::Tensor& weights,
@@ -109,18 +109,19 @@ struct StreamSamplerOptions {
   TORCH_ARG(std::optional<size_t>, epoch_size) = std::nullopt;
 };
 
-/// Deals a stream of unknown or endless length to the ranks: rank `r` of `n`
-/// draws the stream's samples r, r + n, r + 2n, ...
+/// Divides a stream of unknown or infinite length among the ranks: rank `r` of
+/// `n` draws the stream's samples r, r + n, r + 2n, ...
 ///
 /// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, the end of
-/// the one before, so that nothing is repeated. The remainder that the number
-/// of ranks does not divide is left out, so that all draw equally many. Without
-/// one, each epoch goes through the stream from its beginning, and `size()` is
-/// a number that no loop reaches. `state_dict` has the progress of all ranks.
+/// the previous epoch: no sample is repeated. The remainder that the number of
+/// ranks does not divide is left out: all draw equally many. Without it, each
+/// epoch reads the stream from its beginning, and `size()` is a number that no
+/// loop reaches. `state_dict` has the progress of all ranks.
 ///
 /// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside.
-/// It finds the end, on some ranks a batch before the others: an all-reduce in
-/// each step decides whether to take the batch (docs/data.md has the loop).
+/// The dataset finds the end, on some ranks a batch before the others: an
+/// all-reduce in each step decides whether to take the batch (docs/data.md has
+/// the loop).
 class DDP_API StreamSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`.
@@ -128,8 +129,9 @@ class DDP_API StreamSampler : public ShardedSampler {
       const ProcessGroup& group,
       const StreamSamplerOptions& options = {});
 
-  /// As above, for `rank` among `num_replicas`, without a group. Throws as the
-  /// others do, and `c10::ValueError` if `epoch_size` is 0.
+  /// As above, for `rank` among `num_replicas`, without a group. Throws
+  /// `c10::ValueError` unless 0 <= rank < num_replicas, and if `epoch_size` is
+  /// 0.
   StreamSampler(
       int64_t num_replicas,
       int64_t rank,

@@ -24,13 +24,13 @@ class ProcessGroup;
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and the loop's progress, so calls on the program's sampler reach the
-/// loader's copy; each has its own order and position. So an inner loop needs a
-/// separate sampler. One copy is not thread-safe; different copies are.
+/// loader's copy; each has its own order and position. An inner loop therefore
+/// needs a separate sampler. One copy is not thread-safe; different copies are.
 ///
 /// **Resuming within an epoch.** Workers fetch ahead, so only the loop knows
-/// its progress: it reports it with `advance`. `state_dict` then holds rank 0's
-/// for all, since ranks take their steps together. It is valid for any number
-/// of ranks: the rest of the epoch is divided among them.
+/// its progress, which it reports with `advance`. `state_dict` then holds rank
+/// 0's for all, since ranks step together. It is valid for any number of ranks:
+/// the rest of the epoch is divided among them.
 ///
 /// ```
 /// sampler.load_state_dict(state);                      // to go on
@@ -47,14 +47,14 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// Sets the epoch, in all copies. The next `reset()`, such as that of a
   /// loader's `begin()`, draws its order: call this before each loop over the
-  /// loader, or every epoch has the same order. Another epoch begins at its
+  /// loader, or every epoch has the same order. A different epoch begins at its
   /// start.
   void set_epoch(int64_t epoch);
 
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// The number of samples this rank draws in the epoch, or the rest of it.
+  /// The number of samples this rank draws in the epoch, or in a resumed rest.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
@@ -70,9 +70,9 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   void advance(size_t count);
 
   /// The loop's progress: the epoch, the number of samples of its sequence that
-  /// all ranks are done with, and the parameters of the sequence. int64 tensors
-  /// without dimensions, and the sampler's name in bytes. Throws `c10::Error`
-  /// if samples were drawn and `advance` was never called. Not collective.
+  /// all ranks are done with, and the parameters of the sequence. The tensors
+  /// are int64 scalars, and the sampler's name in bytes. Throws `c10::Error` if
+  /// samples were drawn and `advance` was never called. Not collective.
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
@@ -88,7 +88,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// Resumes where `save` was called, in a sampler of the same sequence, ranks
   /// and options, immediately or after one `reset` (also in a copy). Drawn
-  /// samples are done. Throws `c10::Error` if the position lies beyond the end.
+  /// samples count as done. Throws `c10::Error` if the position is too large.
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
@@ -119,7 +119,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
   /// which takes half the memory. Undefined, the default, means `first_index`,
-  /// the one after it, ..., which takes none.
+  /// the one after it, ..., which takes no memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
   /// The first index of an undefined sequence; 0 unless overridden.
