@@ -16,11 +16,11 @@ namespace ddp {
 /// Writes the parameters and buffers of `module` to the file at `path`.
 ///
 /// Only rank 0 writes, from any device. The file is replaced as a whole or,
-/// after any failure, not at all. Its names are those of Python's
-/// `state_dict()`; a wrapper (`DistributedDataParallel`) and the plain module
-/// give the same file. The extension selects the format: `.safetensors`, which
-/// Python reads with `safetensors.torch.load_file`, or `.pt` and `.pth`, which
-/// it reads with `torch.load`.
+/// after any failure, not at all. Names are those of Python's `state_dict()`; a
+/// wrapper (`DistributedDataParallel`) and the plain module give the same file.
+/// The extension selects the format: `.safetensors`, which Python reads with
+/// `safetensors.torch.load_file`, or `.pt` and `.pth`, which Python reads with
+/// `torch.load`.
 ///
 /// Without a group, the calling process writes; several processes would each
 /// write the same file.
@@ -58,11 +58,11 @@ struct IncompatibleKeys {
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are
-/// missing, unexpected, or of another shape (it lists all), or if ranks give
-/// different paths. Then no module has changed. With `strict(false)`, it
-/// returns the missing and unexpected names, and throws if the module and the
-/// file have no name in common. Values missing in the file become rank 0's,
-/// unless every rank reads.
+/// missing, unexpected, or of another shape (the message lists all), or if
+/// ranks give different paths. Then no module has changed. With
+/// `strict(false)`, the function returns the missing and unexpected names, and
+/// throws if the module and the file have no name in common. Values missing in
+/// the file become rank 0's, unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -20,9 +20,10 @@ struct LoadOptions {
 
   /// The file is mapped and not copied to memory: its tensors (those whose data
   /// begins at a multiple of 8 bytes) are pages of the file, which the
-  /// processes of a host share and the system may reclaim. Writes to them do
-  /// not reach the file. The file must keep its length as long as the tensors
-  /// live, or the process ends by SIGBUS; replacing it by another file is safe.
+  /// processes of a host share and the system may reclaim. Writes to the
+  /// tensors do not reach the file. The file must keep its length as long as
+  /// the tensors live, or the process ends by SIGBUS; replacing it by another
+  /// file is safe.
   TORCH_ARG(bool, memory_map) = false;
 
   /// For `load_checkpoint`: the entry with the module's tensors in a file of a
@@ -42,7 +43,7 @@ struct LoadOptions {
 /// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
 /// none, lists (`c10::impl::GenericList`), tuples and dicts
 /// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
-/// Tensors are on the CPU, from any device; those that shared memory share it
+/// Tensors are on the CPU, from any device; tensors that shared memory share it
 /// again. A file is one of
 ///
 /// - `torch.save`, in the zip format of torch 1.6 and later, or `torch::save`:
@@ -74,8 +75,8 @@ DDP_API c10::IValue read_checkpoint_file(
 ///
 /// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share
-/// it in Python, unless they use less than half of it. Then each is written
-/// separately, so that a small view does not include a large tensor. Throws
+/// it in Python, unless they use less than half of it. Then each tensor is
+/// written separately: a small view does not include a large tensor. Throws
 /// `c10::TypeError` for other types and for sparse and quantized tensors,
 /// `c10::ValueError` for any other extension, undefined tensors, strings that
 /// are not UTF-8 and values nested too deep, `c10::Error` if the file cannot be

@@ -38,7 +38,7 @@ struct CheckpointManagerOptions {
 struct LoadedCheckpoint {
   int64_t step = 0;
   std::string path;
-  /// The newer ones that are corrupt, each with the reason.
+  /// Newer checkpoints that are corrupt, each with the reason.
   std::vector<std::string> skipped;
 };
 
@@ -52,8 +52,8 @@ struct LoadedCheckpoint {
 /// ```
 ///
 /// Each file is named by its step ("step-120.pt"); the link "latest" names the
-/// newest. Rank 0 writes; a file is complete or absent. Old ones are removed
-/// after the new one is read back and valid, so a valid one always remains.
+/// newest. Rank 0 writes; a file is complete or absent. Old files are removed
+/// after the new one is read back and valid, so a valid file always remains.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must live as long as the manager. Rank 0 reads the
@@ -78,21 +78,21 @@ class DDP_API CheckpointManager {
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
-  /// 0's reason. If asynchronous, it first waits for the previous save, which
-  /// must end within the group's timeout, and throws the reason if that failed:
-  /// at most one save is in progress. Also throws if ranks give different steps
-  /// or folders, if another process writes to the folder, if `step` is negative
-  /// or less than that of the previous save or load, and if the folder has
-  /// later steps that were not loaded: they are of another run, and `load`
-  /// would consider them newer.
+  /// 0's reason. If asynchronous, `save` first waits for the previous save,
+  /// which must end within the group's timeout, and throws the reason if that
+  /// failed: at most one save is in progress. Also throws if ranks give
+  /// different steps or folders, if another process writes to the folder, if
+  /// `step` is negative or less than that of the previous save or load, and if
+  /// the folder has later steps that were not loaded. Those steps are of
+  /// another run, and `load` would consider them newer.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns of newer ones that are
-  /// corrupt. Returns nothing if there is none.
+  /// corrupt. Returns nothing if the folder has none.
   ///
-  /// Collective: every rank throws the same `c10::Error` if all are corrupt, if
-  /// a valid one does not fit (see `TrainingState::load`), or if ranks gave
-  /// different folders.
+  /// Collective: every rank throws the same `c10::Error` if all checkpoints are
+  /// corrupt, if a valid one does not fit (see `TrainingState::load`), or if
+  /// ranks gave different folders.
   std::optional<LoadedCheckpoint> load();
 
   /// Returns when all saves are on the disk. Collective: throws as `save` does.

@@ -26,8 +26,8 @@ namespace ddp {
 ///   state.save("run.pt", group);    // now and then
 /// ```
 ///
-/// It refers to its parts, which must outlive it. A second part of the same
-/// name throws `c10::ValueError`.
+/// A `TrainingState` refers to its parts, which must outlive it. A second part
+/// of the same name throws `c10::ValueError`.
 class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
@@ -72,8 +72,8 @@ class DDP_API TrainingState {
   /// An object with `state_dict()`, which may be collective, and
   /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
   /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
-  /// returns a `std::function<void()>` that loads it: such a part is loaded
-  /// only if all fit. A state of a Reducer's communication hook that differs
+  /// returns a `std::function<void()>` that loads it: that part is loaded only
+  /// if all parts fit. A state of a Reducer's communication hook that differs
   /// between ranks is an additional part, "<name>_of_each_rank"; files without
   /// it can be loaded.
   template <

@@ -16,8 +16,8 @@ namespace ddp {
 /// Batches of a dataset in the order of a sampler, loaded ahead by threads: a
 /// faster version of LibTorch's data loader that tracks the loop's progress.
 ///
-/// It takes the same datasets (stateless ones) and samplers, and gives the same
-/// batches in the same order. The differences:
+/// The loader takes LibTorch's datasets (stateless ones) and samplers, and
+/// gives the same batches in the same order. The differences:
 ///
 /// - Batches always come in order. If the dataset ends in `.map(Stack<>())` and
 ///   makes its samples one by one (no `get_batch` and no batch transform of the

@@ -28,11 +28,10 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 ///   loss_of(net->forward(batch.data), batch.target).backward();
 /// ```
 ///
-/// It moves the tensors that `visit_tensors` finds in a batch. On the CPU it
-/// passes batches on and fetches none ahead. On other devices it fetches one
-/// ahead, so call a sampler's `advance` in the loop, as always. For
-/// `ddp::DataLoader`, which counts automatically, use its option `device`. Not
-/// collective.
+/// The prefetcher moves the tensors that `visit_tensors` finds in a batch. On
+/// the CPU the prefetcher fetches none ahead; elsewhere it fetches one ahead,
+/// so call a sampler's `advance` in the loop, as always. For `ddp::DataLoader`,
+/// which counts automatically, use its option `device`. Not collective.
 template <typename Loader>
 class DevicePrefetcher {
   static_assert(

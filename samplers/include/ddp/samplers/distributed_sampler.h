@@ -54,7 +54,7 @@ class DDP_API DistributedSampler : public ShardedSampler {
 /// but one after it (`all_reduce` of the sums).
 class DDP_API EvaluationSampler : public ShardedSampler {
  public:
-  /// As those of `DistributedSampler`.
+  /// As for `DistributedSampler`.
   EvaluationSampler(size_t size, const ProcessGroup& group);
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
 };
@@ -72,8 +72,8 @@ struct WeightedSamplerOptions {
 ///
 /// The sequence of an epoch is that of `torch.multinomial` on the CPU, and so
 /// of Python's `torch.utils.data.WeightedRandomSampler`, from a generator
-/// seeded with `seed + epoch`. If the number of ranks does not divide it, its
-/// head is repeated.
+/// seeded with `seed + epoch`. If the number of ranks does not divide the
+/// sequence, its head is repeated.
 class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights`: one per sample, of shape [samples], floating point, not
@@ -114,9 +114,10 @@ struct StreamSamplerOptions {
 ///
 /// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, the end of
 /// the previous epoch: no sample is repeated. The remainder that the number of
-/// ranks does not divide is left out: all draw equally many. Without it, each
-/// epoch reads the stream from its beginning, and `size()` is a number that no
-/// loop reaches. `state_dict` has the progress of all ranks.
+/// ranks does not divide is left out: all draw equally many. Without
+/// `epoch_size`, each epoch reads the stream from its beginning, and `size()`
+/// is a number that no loop reaches. `state_dict` has the progress of all
+/// ranks.
 ///
 /// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside.
 /// The dataset finds the end, on some ranks a batch before the others: an

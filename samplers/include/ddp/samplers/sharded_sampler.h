@@ -19,8 +19,8 @@ class ProcessGroup;
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
 /// library's samplers. Ranks must construct the same samplers in one order:
 /// constructors with a group compare their arguments over ranks, without
-/// waiting. If these differ, all ranks throw `c10::ValueError` with one text,
-/// some in their next wait on the group.
+/// waiting. If arguments differ, all ranks throw `c10::ValueError` with one
+/// text, some in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and the loop's progress, so calls on the program's sampler reach the
@@ -29,8 +29,8 @@ class ProcessGroup;
 ///
 /// **Resuming within an epoch.** Workers fetch ahead, so only the loop knows
 /// its progress, which it reports with `advance`. `state_dict` then holds rank
-/// 0's for all, since ranks step together. It is valid for any number of ranks:
-/// the rest of the epoch is divided among them.
+/// 0's for all, since ranks step together. The state is valid for any number of
+/// ranks: the rest of the epoch is divided among them.
 ///
 /// ```
 /// sampler.load_state_dict(state);                      // to go on
@@ -45,16 +45,15 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
   using State = torch::OrderedDict<std::string, at::Tensor>;
 
-  /// Sets the epoch, in all copies. The next `reset()`, such as that of a
-  /// loader's `begin()`, draws its order: call this before each loop over the
-  /// loader, or every epoch has the same order. A different epoch begins at its
-  /// start.
+  /// Sets the epoch, in all copies. The next `reset()`, as by a loader's
+  /// `begin()`, draws the order: call `set_epoch` before each loop, or every
+  /// epoch has the same order. A new epoch begins at its start.
   void set_epoch(int64_t epoch);
 
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// The number of samples this rank draws in the epoch, or in a resumed rest.
+  /// The number of samples this rank draws in the (rest of the) epoch.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
@@ -66,7 +65,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Reports that the loop is done with `count` more samples of this rank.
-  /// Throws `c10::ValueError` if that is more than it was given.
+  /// Throws `c10::ValueError` if the rank was not given that many.
   void advance(size_t count);
 
   /// The loop's progress: the epoch, the number of samples of its sequence that
@@ -76,7 +75,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// it is invalid, or of another sequence (kind of sampler, size, seed, ...).
+  /// `state` is invalid, or of another sequence (kind of sampler, size, seed,
+  /// ...).
   void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; the returned function loads it.
@@ -110,7 +110,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       Remainder remainder);
 
   /// For constructors with a group: throws `c10::ValueError` if another rank's
-  /// sampler is of another kind or sequence; otherwise it does not wait.
+  /// sampler is of another kind or sequence; does not wait otherwise.
   void check_same(const ProcessGroup& group) const;
 
   // No move: a sampler that was passed to a loader still takes `set_epoch`.
