@@ -93,8 +93,8 @@ class DDP_API TrainingState {
   TrainingState& add_generator(const std::string& name, Generator& generator);
 
   /// Writes all parts to the file at `path`, which is replaced as a whole or
-  /// not at all: `.pt`, Python's zip format, which its `torch.load` reads as a
-  /// dictionary, or `.safetensors` (see `write_checkpoint_file`).
+  /// not at all: `.pt`, Python's zip format, which `torch.load` reads as a
+  /// dict, or `.safetensors` (see `write_checkpoint_file`).
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for

@@ -24,7 +24,7 @@ enum class LearningRateScaling {
   kSquareRoot,
 };
 
-/// The known batch sizes, in samples. All ranks must pass the same.
+/// The known batch sizes, in samples. All ranks must pass the same sizes.
 struct BatchPlanOptions {
   /// Samples between two steps of the optimizer, over all ranks.
   TORCH_ARG(std::optional<int64_t>, global_batch) = std::nullopt;

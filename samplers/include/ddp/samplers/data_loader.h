@@ -20,8 +20,8 @@ namespace ddp {
 /// gives the same batches in the same order. The differences:
 ///
 /// - Batches always come in order. If the dataset ends in `.map(Stack<>())` and
-///   makes its samples one by one (no `get_batch` and no batch transform of the
-///   program's), all workers load samples of the oldest batch, directly into
+///   makes its samples one by one (no `get_batch` or batch transform in the
+///   program), all workers load samples of the oldest batch, directly into
 ///   reused memory. Samples must be dense, on the CPU, and of one dtype.
 /// - Workers compute with one thread each (LibTorch's with as many as there are
 ///   cores), and get no signals.

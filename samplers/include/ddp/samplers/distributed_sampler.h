@@ -7,14 +7,14 @@
 namespace ddp {
 
 /// How a `DistributedSampler` orders and divides the dataset. All ranks must
-/// pass the same.
+/// pass the same options.
 struct SamplerOptions {
   /// Whether to draw a new order in each epoch, or to keep the dataset's.
   TORCH_ARG(bool, shuffle) = true;
   /// The order of epoch `e` depends on `seed + e` only.
   TORCH_ARG(uint64_t, seed) = 0;
-  /// If the number of ranks does not divide the dataset: leave out its tail,
-  /// or, if false, repeat its head until it does.
+  /// If the number of ranks does not divide the dataset: whether to leave out
+  /// its tail, or to repeat its head.
   TORCH_ARG(bool, drop_last) = false;
 };
 
@@ -59,7 +59,8 @@ class DDP_API EvaluationSampler : public ShardedSampler {
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
 };
 
-/// How a `DistributedWeightedSampler` draws. All ranks must pass the same.
+/// How a `DistributedWeightedSampler` draws. All ranks must pass the same
+/// options.
 struct WeightedSamplerOptions {
   /// Whether a sample may be drawn several times in an epoch.
   TORCH_ARG(bool, replacement) = true;
@@ -103,7 +104,8 @@ class DDP_API DistributedWeightedSampler : public ShardedSampler {
   WeightedSamplerOptions options_;
 };
 
-/// How a `StreamSampler` divides a stream. All ranks must pass the same.
+/// How a `StreamSampler` divides a stream. All ranks must pass the same
+/// options.
 struct StreamSamplerOptions {
   /// Samples in an epoch, over all ranks; unset: an epoch has no end.
   TORCH_ARG(std::optional<size_t>, epoch_size) = std::nullopt;
