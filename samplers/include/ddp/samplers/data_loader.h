@@ -27,8 +27,8 @@ namespace ddp {
 ///   cores), and get no signals.
 /// - With this library's samplers, a batch that the loop gets counts as done,
 ///   without `advance`: a state saved after the step resumes with the next.
-/// - An error in the dataset reaches the loop as it was thrown, in its batch's
-///   turn. After an error or a `break`, the loader can begin again.
+/// - An error in the dataset reaches the loop unchanged, in its batch's place.
+///   After an error or a `break`, the loader can begin again.
 ///
 /// Each worker has a copy of the dataset. Not safe to use from several threads
 /// at once, and not collective.
