@@ -64,7 +64,7 @@ void detail::check_extension(const std::string& path) {
   DDP_CHECK_VALUE(
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
-      "checkpoint '{}': the format goes by the extension, .pt, .pth or "
+      "checkpoint '{}': the extension names the format: .pt, .pth or "
       ".safetensors; name the file so",
       path);
 }

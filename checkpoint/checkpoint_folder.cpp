@@ -266,7 +266,7 @@ void CheckpointFolder::take(bool only_own_job) {
   DDP_CHECK(
       !is_later && !is_another,
       "checkpoints in '{}' are written by {}{}; this rank's DDP_EPOCH is {}), "
-      "which goes on without this rank: nothing is written; end this rank",
+      "which continues without this rank: nothing is written; end this rank",
       path_,
       is_later ? "a later epoch of this job (" : "another job (",
       found,

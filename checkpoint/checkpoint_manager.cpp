@@ -145,8 +145,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '{}' can be read; move them away to begin "
-      "anew{}",
+      "none of the checkpoints in '{}' can be read; move them away to start "
+      "again{}",
       folder.path(),
       list);
   return std::nullopt;

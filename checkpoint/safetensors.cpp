@@ -12,7 +12,7 @@
 #include <numeric>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors files are little-endian, and so has to be the machine"
+#error "safetensors files are little-endian, and the machine must be, too"
 #endif
 
 namespace ddp {
@@ -105,8 +105,8 @@ std::string detail::read_safetensors_header(const ByteSource& file) {
   file.read(0, &header_bytes, kLengthBytes);
   DDP_CHECK(
       header_bytes <= kMaxHeaderBytes,
-      "no safetensors file: its header would have {} bytes, the format allows "
-      "{}",
+      "not a safetensors file: its header would have {} bytes, the format "
+      "allows {}",
       header_bytes,
       kMaxHeaderBytes);
   const auto rest = file.size() - kLengthBytes;

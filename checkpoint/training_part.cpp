@@ -99,7 +99,7 @@ void run_all(const std::vector<std::function<void()>>& functions) {
 
 void check_kind(const std::string& name, bool good, const char* kind) {
   DDP_CHECK_VALUE(
-      good, "load_state_dict: '{}' is no {} in this state", name, kind);
+      good, "load_state_dict: '{}' is not a {} in this state", name, kind);
 }
 
 TrainingPart local_part(
@@ -182,7 +182,7 @@ Commits plan_parts(
     const IValue& state,
     const ProcessGroup& group) {
   DDP_CHECK_VALUE(
-      state.isGenericDict(), "load_state_dict: the state is no dictionary");
+      state.isGenericDict(), "load_state_dict: the state is not a dictionary");
   const auto dict = state.toGenericDict();
   Commits commits;
   for (const auto& part : parts) {

@@ -70,7 +70,7 @@ TrainingState& TrainingState::add(
     torch::optim::Optimizer& optimizer) {
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
-      "TrainingState: '{}' shares its state out over ranks: add it by its own "
+      "TrainingState: '{}' shards its state over ranks: add it by its own "
       "type, ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer",
       name);
   auto part = detail::local_part(

@@ -119,7 +119,7 @@ void train(const Arguments& arguments) {
     sampler.set_epoch(epoch);
     ddp::print(group, "epoch ", epoch + 1);
     train_epoch(*net, *loader, optimizer, group, total);
-    // Each rank's batch-norm has statistics of its own: all go on with rank
+    // Each rank's batch-norm has statistics of its own: all continue with rank
     // 0's, which are what is tested and saved.
     ddp::broadcast_buffers(*net, group);
     ddp::save_checkpoint(arguments.checkpoint, *net, group);

@@ -84,7 +84,7 @@ void train(const Arguments& arguments) {
   ddp::CheckpointManager checkpoints(arguments.folder, run, group);
   const bool speaks = group.rank() == 0;
   if (checkpoints.load() && speaks) {
-    std::printf("goes on from step %" PRId64 "\n", step);
+    std::printf("resumes from step %" PRId64 "\n", step);
   }
 
   if (step >= arguments.steps) {

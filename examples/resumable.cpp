@@ -1,5 +1,5 @@
-// A run that can be stopped or killed at any moment and goes on to the last
-// bit. Run: ddprun --nproc-per-node 2 resumable runs/1   (again after Ctrl-C,
+// A run that can be stopped or killed at any moment, and resumes bit for bit.
+// Run: ddprun --nproc-per-node 2 resumable runs/1   (again after Ctrl-C,
 // kill, or kill -9; SIGTERM and SIGUSR1 save first)
 
 #include "report_errors.h"
@@ -57,7 +57,7 @@ void train(const Arguments& arguments) {
   const auto found = checkpoints.load();
   const bool speaks = group.rank() == 0;
   if (speaks && found) {
-    std::printf("goes on from step %" PRId64 "\n", found->step);
+    std::printf("resumes from step %" PRId64 "\n", found->step);
   }
 
   ddp::StopSignal stop(group);
@@ -97,7 +97,7 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("A run that can be stopped at any moment and goes on.");
+  CLI::App app("A run that can be stopped at any moment and resumes.");
   app.add_option("folder", arguments.folder, "of the checkpoints")->required();
   app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
   app.add_option("--save-every", arguments.save_every, "steps")

@@ -117,7 +117,7 @@ std::string find_helper(const std::string& name) {
   throw LaunchError(
       kExitInternal,
       name + " is neither in " + folder.string() +
-          " nor in ../libexec/ddp: install ddp anew, or keep the two programs "
+          " nor in ../libexec/ddp: reinstall ddp, or keep the two programs "
           "together");
 }
 

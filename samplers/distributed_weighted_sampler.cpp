@@ -18,7 +18,7 @@ at::Tensor checked(
   DDP_CHECK_VALUE(
       weights.defined() && weights.dim() == 1 && weights.numel() > 0 &&
           weights.numel() <= kMaxWeights && weights.is_floating_point(),
-      "DistributedWeightedSampler: weights have to be floating point, of one "
+      "DistributedWeightedSampler: weights must be floating point, of one "
       "dimension and 1 to {} elements",
       kMaxWeights);
   // Python draws from these; of floats it would be others.
@@ -28,7 +28,7 @@ at::Tensor checked(
       /*copy=*/true);
   DDP_CHECK_VALUE(
       own.ge(0).all().item<bool>() && own.sum().isfinite().item<bool>(),
-      "DistributedWeightedSampler: a weight is negative, infinite or no "
+      "DistributedWeightedSampler: a weight is negative, infinite or not a "
       "number, or their sum is infinite");
   const auto possible = own.gt(0).sum().item<int64_t>();
   DDP_CHECK_VALUE(

@@ -22,7 +22,8 @@ int64_t value_of(const State& state, const std::string& name) {
   const auto* value = state.find(name);
   DDP_CHECK_VALUE(
       value && value->numel() == 1 && value->scalar_type() == at::kLong,
-      "load_state_dict: this is no state of a sampler: it has no int64 '{}'",
+      "load_state_dict: this is not the state of a sampler: it has no int64 "
+      "'{}'",
       name);
   return value->item<int64_t>();
 }
@@ -65,7 +66,7 @@ ShardedSampler::ShardedSampler(
       shared_(std::make_shared<Shared>()) {
   DDP_CHECK_VALUE(
       num_replicas >= 1,
-      "{}: num_replicas is {}, but there has to be at least one",
+      "{}: num_replicas is {}, but there must be at least one",
       name,
       num_replicas);
   DDP_CHECK_VALUE(
@@ -270,7 +271,7 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto* kind = state.find("sampler");
   DDP_CHECK_VALUE(
       kind && kind->scalar_type() == at::kByte,
-      "load_state_dict: this is no state of a sampler: it has no text "
+      "load_state_dict: this is not the state of a sampler: it has no string "
       "'sampler'");
   DDP_CHECK_VALUE(
       detail::to_string(*kind) == name_,

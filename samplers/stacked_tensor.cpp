@@ -27,7 +27,7 @@ void StackedTensor::put(
     const BatchMemory& memory) {
   DDP_CHECK_VALUE(
       why_unreadable(sample).empty() && sample.is_cpu(),
-      "data loader: sample {} is no dense tensor on the CPU, and cannot be "
+      "data loader: sample {} is not a dense tensor on the CPU, and cannot be "
       "stacked",
       index);
   std::call_once(allocated_, [&] {

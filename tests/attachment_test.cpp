@@ -92,7 +92,7 @@ RANKS_TEST("a Reducer that failed may be replaced") {
       [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
   REQUIRE_THROWS_WITH(backward(*net, group), Has("on purpose"));
   net->first->weight.remove_hook(hook);
-  REQUIRE_THROWS_WITH(backward(*net, group), Has("construct the Reducer anew"));
+  REQUIRE_THROWS_WITH(backward(*net, group), Has("construct a new Reducer"));
   reducer = Reducer(net, group);
   for (int step = 0; step < 3; ++step) {
     reset_gradients(*net);

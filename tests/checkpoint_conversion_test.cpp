@@ -118,7 +118,8 @@ FOLDER_TEST("an entry of a training is converted") {
   CHECK_THAT(
       trouble({"convert", path, out, "--entry", "modl"}),
       Has("no entry 'modl'; it has model, epoch"));
-  CHECK_THAT(trouble({"convert", path, out, "--flat"}), Has("'epoch' is none"));
+  CHECK_THAT(
+      trouble({"convert", path, out, "--flat"}), Has("'epoch' is not one"));
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
       Has("the format goes by the extension"));

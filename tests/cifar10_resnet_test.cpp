@@ -96,7 +96,7 @@ FOLDER_TEST("a run that was stopped goes on with the same bits") {
   const auto stopped = stop(command);
   const auto rest = output_of(command);
   CHECK(
-      find(rest, "goes on from step (\\d+)") ==
+      find(rest, "resumes from step (\\d+)") ==
       find(stopped, "stopped at step (\\d+)"));
   for (const std::string said :
        {"hash (\\d+)", "(epoch 1: .*)\n", "(epoch 2: .*)\n"}) {

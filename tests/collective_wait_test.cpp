@@ -47,7 +47,7 @@ RANKS_TEST(
   REQUIRE_THAT(
       error,
       Has("all_reduce over gloo failed: timed out after 3 s; ranks 0 and 2 "
-          "wait in all_reduce of 4 Float; rank 1 has not come to all_reduce of "
+          "wait in all_reduce of 4 Float; rank 1 has not reached all_reduce of "
           "4 Float, and is in no call of ddp's"));
   meet_at_store(group, {"0", "1", "2"});
 }
@@ -60,7 +60,7 @@ RANKS_TEST(
   const auto own = group.duplicate();
   REQUIRE_THAT(
       all_reduce_error(group.rank() == 0 ? group : own),
-      Has(" has not come to all_reduce of 4 Float, and is in another one"));
+      Has(" has not reached all_reduce of 4 Float, and is in another one"));
   meet_at_store(group, {"0", "1"});
 }
 

@@ -129,7 +129,7 @@ RANKS_TEST("what a chain's hook throws ends backward on all ranks") {
       backward_to(parameters, hook_gradients(step, group.rank()));
     };
     backward(0); // one bucket
-    const auto text = kind == 0 ? "no luck" : "is no std::exception";
+    const auto text = kind == 0 ? "no luck" : "is not a std::exception";
     REQUIRE_THROWS_WITH(backward(1), Has(text));
   }
 }

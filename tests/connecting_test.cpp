@@ -41,7 +41,7 @@ RANKS_TEST(
     const auto start = Clock::now();
     REQUIRE_THAT(
         error_of([&] { detail::connect(part); }),
-        Has("; rank 2 has not come to split"));
+        Has("; rank 2 has not reached split"));
     REQUIRE(seconds_since(start) < 15);
   }
   meet_at_store(group, {"0", "1", "2"});

@@ -241,7 +241,8 @@ TEST_CASE("samples that cannot be stacked are named") {
   REQUIRE_THROWS_AS(*dtypes->begin(), c10::ValueError);
   auto undefined =
       loader_of(DataLoaderOptions(4), [](size_t) { return at::Tensor(); });
-  REQUIRE_THROWS_WITH(*undefined->begin(), Has("sample 0 is no dense tensor"));
+  REQUIRE_THROWS_WITH(
+      *undefined->begin(), Has("sample 0 is not a dense tensor"));
   REQUIRE_THROWS_AS(loader_of(DataLoaderOptions(0), {}), c10::ValueError);
   REQUIRE_THROWS_WITH(
       loader_of(DataLoaderOptions(-1), {}), Has("batch_size is -1"));
@@ -273,7 +274,8 @@ TEST_CASE("samples are stacked as they read, whatever their memory holds") {
         torch::_add_batch_dim(torch::ones({2, 3}), 0, 1)}) {
     auto loader = loader_of(
         DataLoaderOptions(2).workers(0), [&](size_t) { return sample; });
-    REQUIRE_THROWS_WITH(*loader->begin(), Has("sample 0 is no dense tensor"));
+    REQUIRE_THROWS_WITH(
+        *loader->begin(), Has("sample 0 is not a dense tensor"));
   }
 }
 

@@ -110,7 +110,7 @@ FOLDER_TEST("one checkpoint has both nets and both optimizers") {
   const auto whole = train(3, folder / "whole", 60);
   train(3, folder / "parts", 40);
   const auto second = train(3, folder / "parts", 60);
-  CHECK_THAT(second.output, Has("goes on from step 40"));
+  CHECK_THAT(second.output, Has("resumes from step 40"));
   CHECK(second.parameters == whole.parameters);
 }
 
@@ -178,7 +178,7 @@ std::string after(const std::string& output, const std::string& start) {
 /// Runs from its beginning, or where it was stopped, to its end.
 std::string parameters_of(const std::string& folder, const std::string& from) {
   const auto output = output_of(resumable(folder));
-  REQUIRE(after(output, "goes on from step ") == from);
+  REQUIRE(after(output, "resumes from step ") == from);
   return after(output, "parameters ");
 }
 

@@ -61,9 +61,9 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
           Has("rank 1 ",
               "rank_",
               std::getenv("DDP_DEBUG") == std::string("info")
-                  ? "has not come to all_reduce of 7 Float (collective 3 "
-                    "of this group), and is in"
-                  : "has not come to it in"));
+                  ? "has not reached all_reduce of 7 Float (collective 3 of "
+                    "this group), and is in"
+                  : "has not reached it in"));
       store->set("left/" + std::to_string(group.rank()), std::string("1"));
     }
     if (group.rank() < 2) { // rank 0 has the store
@@ -84,14 +84,14 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
       const auto report = report_of(1, {ended->folder->path()});
       REQUIRE_THAT(
           report,
-          Has("  collective 3: not all ranks have come to it\n"
+          Has("  collective 3: not all ranks have called it\n"
               "    rank 0: all_reduce(SUM) of float32 [7]: failed, ",
               "    rank 1: not there; its last is "
               "collective 2, barrier: completed, "));
       // Without that rank's.
       REQUIRE_THAT(
           report_of(1, {ended->path(0), ended->path(2)}),
-          Has("  collective 3: not all ranks have come to it\n"
+          Has("  collective 3: not all ranks have called it\n"
               "    rank 1: no record\n"));
     }
   }
@@ -179,9 +179,8 @@ TEST_CASE("ranks that crash or are stopped leave records") {
     REQUIRE(ended->record(2).at("reason") == "SIGTERM");
     REQUIRE_THAT(
         report_of(1, {ended->folder->path()}),
-        Has("  collective 3: not all ranks have come to it\n"
-            "    rank 0: all_reduce(SUM) of float32 [3]: "
-            "failed",
+        Has("  collective 3: not all ranks have called it\n"
+            "    rank 0: all_reduce(SUM) of float32 [3]: failed",
             "    rank 1: not there; its last is",
             "    rank 2: not there; its last is"));
   }
@@ -244,7 +243,7 @@ FOLDER_TEST(
   write(folder, "rank_2", ahead);
   REQUIRE_THAT(
       report_of(1, {folder.path()}),
-      Has("  collective 6: not all ranks have come to it\n"
+      Has("  collective 6: not all ranks have called it\n"
           "    rank 0: not there; its last is collective 5, all_reduce(SUM) of "
           "float32 [4] (step): started, begun 5.0 s before the record\n",
           "    rank 2: all_reduce(SUM) of float32 [4] (step): started, begun "

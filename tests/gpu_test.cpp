@@ -309,7 +309,7 @@ GPU_TEST(
     auto tensor = torch::ones({8}, group.device());
     REQUIRE_THROWS_WITH(
         group.all_reduce(tensor),
-        Has("timed out after 10 s", "rank 1 has not come to all_reduce"));
+        Has("timed out after 10 s", "rank 1 has not reached all_reduce"));
   }
   meet_at_store(group, {"0", "1"});
 }

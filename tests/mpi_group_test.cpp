@@ -105,7 +105,7 @@ TEST_CASE("ranks do not wait without end for one that makes no group") {
     REQUIRE_THAT(
         outcome.output,
         Has(std::string("MPI_Comm_dup timed out after 3000ms: ") + rank +
-            " has come, but not all 3 ranks"));
+            " is there, but not all 3 ranks"));
   }
 }
 

@@ -202,7 +202,8 @@ RANKS_TEST("a forward that throws on some ranks is an error on all, at once") {
   const auto throws_number = [](const Tensor&) -> Tensor { throw 1; };
   REQUIRE_THAT(
       forward_error(group, throws_number, 2),
-      Has("ranks 0 and 1: forward threw what is no std::exception"));
+      Has("ranks 0 and 1: forward threw an exception that is not a "
+          "std::exception"));
   check_usable(group);
   REQUIRE(seconds_since(start) < 10);
 }

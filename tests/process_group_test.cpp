@@ -202,7 +202,7 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
         }(),
         Has("all_reduce over " + group.backend() + " failed: ",
             "; ranks 0 and 2 wait in all_reduce of",
-            "; rank 1 has not come to"));
+            "; rank 1 has not reached"));
   });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 20);

@@ -33,7 +33,7 @@ TEST_CASE("ranks that never come are named on every rank that did") {
     const auto options = short_wait().world_size(4).rank(rank);
     REQUIRE_THROWS_WITH(
         init_process_group(options),
-        Has("for ranks 1 and 3, which did not come"));
+        Has("for ranks 1 and 3, which did not join"));
   });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 30);
@@ -60,8 +60,8 @@ STARTED_TEST("a rank that comes when the group has formed is told so") {
       start(2, 3), Has("different WORLD_SIZEs: rank 2 has 3, rank 0 has 2"));
   REQUIRE_THROWS_WITH(
       start(1, 2),
-      Has("rank 1 has come to 127.0.0.1:",
-          " twice. Give each process a RANK of its own"));
+      Has("rank 1 has joined twice at 127.0.0.1:",
+          ". Give each process a RANK of its own"));
   std::ofstream(both_said).flush();
 }
 
@@ -98,8 +98,8 @@ TEST_CASE("two processes of one RANK are told of on all ranks at once") {
         }
         REQUIRE_THROWS_WITH(
             init_process_group(ProcessGroupOptions().rank(rank)),
-            Has("rank 1 has come to 127.0.0.1:",
-                " twice. Give each process a RANK of its own"));
+            Has("rank 1 has joined twice at 127.0.0.1:",
+                ". Give each process a RANK of its own"));
       });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 30); // well below the timeout
@@ -119,7 +119,7 @@ TEST_CASE("two processes of RANK 0 with a launcher's store: one tells") {
       FAIL("rank 2 is missing");
     } catch (const c10::Error& error) {
       if (own_rank() != 1 &&
-          Has("rank 0 has come to 127.0.0.1:", " twice").match(error.what())) {
+          Has("rank 0 has joined twice at 127.0.0.1:").match(error.what())) {
         std::ofstream(folder.path + "told").flush();
       }
     }

@@ -79,7 +79,7 @@ TEST_CASE("spawn throws with the message of a worker's exception") {
       "\"it\"\n");
   CHECK(
       error_of({"1", "number", "0"}) ==
-      "error: spawn: rank 0 of 1 (pid) failed: an exception that is no "
+      "error: spawn: rank 0 of 1 (pid) failed: an exception that is not a "
       "std::exception\n");
 }
 

@@ -145,7 +145,7 @@ RANKS_TEST(
     const auto text = all_reduce_error(part);
     REQUIRE_THAT(
         text,
-        Has("; ranks 0 and 2 have not come",
+        Has("; ranks 0 and 2 have not reached",
             "; rank 1 waits in all_reduce of"));
   }
   meet_at_store(group, {"0", "1", "2", "3"});

@@ -55,14 +55,14 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
         Has("rank " + std::to_string(group.rank()) + " of 3 on",
             saves ? "has waited for 2 s in save_checkpoint(\""
                   : "has waited for 2 s in bucket 1 of 1, step 1;",
-            "; rank " + other + " has not come to",
+            "; rank " + other + " has not reached",
             saves ? ", and is in bucket 1 of 1, step 1;"
                   : ", and is in save_checkpoint(\"",
-            "; rank 2 has not come to",
-            ", and is in no call of ddp's. A call that one rank makes, such as "
-            "save_checkpoint, all ranks make, in the same order and with the "
-            "same shapes. Have all ranks equally many batches, and as many of "
-            "them under no_sync()?"));
+            "; rank 2 has not reached",
+            ", and is in no call of ddp's. All ranks must make the same calls, "
+            "such as save_checkpoint, in the same order and with the same "
+            "shapes. Do all ranks have the same number of batches, and the "
+            "same number under no_sync()?"));
   }
 }
 
@@ -146,7 +146,7 @@ RANKS_TEST(
       REQUIRE_THAT(text, Has("has waited for 1 s in " + what));
       REQUIRE_THAT(
           text,
-          Has("; rank 2 has not come to") || Has(" and 2 have not come to"));
+          Has("; rank 2 has not reached") || Has(" and 2 have not reached"));
       store->set(told, "");
     });
     if (group.rank() == 2) {
@@ -204,7 +204,7 @@ RANKS_TEST(
     ProcessGroupOptions().wait_notice(seconds(3))) {
   const auto store = group.store();
   const WarningListener listener([&](const std::string& text) {
-    REQUIRE_THAT(text, Has("rank 0 has not come", "and is in save"));
+    REQUIRE_THAT(text, Has("rank 0 has not reached", "and is in save"));
     store->set("told", "");
   });
   if (group.rank() != 0) {
@@ -227,7 +227,7 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
     REQUIRE_THAT(
         error_of(backward),
         Has("bucket 1 of 1, step 2: the reduction of",
-            "Have all ranks equally many batches",
+            "Do all ranks have the same number of batches",
             "no_sync()",
             "DistributedSampler",
             "drop_last",
@@ -259,7 +259,7 @@ void expect_remedies_about_batches(
   backward();
   if (group.rank() < 2) {
     const auto error = error_of(backward);
-    REQUIRE_THAT(error, Has("Have all ranks equally many batches"));
+    REQUIRE_THAT(error, Has("Do all ranks have the same number of batches"));
     REQUIRE_THAT(error, !Has("broadcast_async of"));
   }
 }
@@ -336,7 +336,7 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
   REQUIRE(count.item<int64_t>() == 1);
 }
 
-STARTED_TEST("rank 0 tells which ranks have not come to the group") {
+STARTED_TEST("rank 0 tells which ranks have not reached the group") {
   const auto path = folder + "warnings";
   if (own_rank() == 2) {
     await(path, " not come to 127.0.0.1:"); // rank 1 may be late, too
@@ -351,7 +351,7 @@ STARTED_TEST("ranks that wait for rank 0 tell so") {
   const auto path = folder + "warnings";
   const std::string rank = std::getenv("RANK");
   if (rank == "0") {
-    await(path, "init_process_group: rank 0 has not come to 127.0.0.1:");
+    await(path, "init_process_group: rank 0 has not reached 127.0.0.1:");
   } else if (rank == "1") {
     const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);

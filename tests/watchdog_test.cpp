@@ -149,12 +149,12 @@ TEST_CASE("a launch that waits for others for too long breaks the group") {
     REQUIRE_THAT(
         all_reduce_error(group),
         Has("timed out after 5 s",
-            "ranks 0 and 1 have not come to all_reduce"));
+            "ranks 0 and 1 have not reached all_reduce"));
     meet_at_store(group, {"0", "1", "2"});
   });
   REQUIRE_THAT(
       outcomes[2].output,
-      Has("has waited for 2 s in all_reduce; ranks 0 and 1 have not come"));
+      Has("has waited for 2 s in all_reduce; ranks 0 and 1 have not reached"));
 }
 
 STARTED_TEST("a failure in a duplicate aborts that one only", 3, kPrompt) {

@@ -42,8 +42,8 @@ c10::IValue flattened(const c10::IValue& content) {
         leaf.value.isGenericDict(); // of a module without parameters
     DDP_CHECK_VALUE(
         leaf.value.isTensor() || empty,
-        "--flat takes tensors only, and '{}' is none; --entry names a part of "
-        "the file",
+        "--flat takes tensors only, and '{}' is not one; --entry names a part "
+        "of the file",
         leaf.name);
   }
   auto tensors = detail::flatten(content).tensors;

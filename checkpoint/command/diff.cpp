@@ -216,7 +216,7 @@ bool print_differences(
 
 void add_diff(CLI::App& app, int& exit_code) {
   auto* command =
-      app.add_subcommand("diff", "Says in what two checkpoints differ.");
+      app.add_subcommand("diff", "Reports how two checkpoints differ.");
   const auto options = std::make_shared<DiffOptions>();
   command->add_option("A", options->a)->required()->type_name("");
   command->add_option("B", options->b)->required()->type_name("");
@@ -232,9 +232,11 @@ void add_diff(CLI::App& app, int& exit_code) {
       ->type_name("X");
   command->footer(
       "Tensors and values are compared by name, and bit by bit where no "
-      "tolerance is\ngiven; the files may be of different formats.\n"
-      "Exit code: 0 where nothing differs, 1 where something does, 2 where a "
-      "file\ncannot be read.\n\n"
+      "tolerance is\n"
+      "given; the files may be of different formats.\n"
+      "Exit code: 0 if nothing differs, 1 if something does, 2 if a file\n"
+      "cannot be read.\n"
+      "\n"
       "Example: ddp-checkpoint diff monday.pt tuesday.pt --rtol 1e-5");
   command->callback([options, &exit_code] {
     const auto a = read_leaves(options->a);

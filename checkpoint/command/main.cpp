@@ -18,7 +18,7 @@ bool is_subcommand(const CLI::App& app, const std::string& name) {
 
 int run(int argc, char** argv) {
   int exit_code = 0;
-  CLI::App app{"Looks at checkpoints and changes them.", kProgram};
+  CLI::App app{"Inspects and converts checkpoints.", kProgram};
   app.set_version_flag("--version", "ddp-checkpoint " DDP_VERSION);
   app.require_subcommand(1);
   app.footer(

@@ -56,11 +56,14 @@ void add_verify(CLI::App& app, int& exit_code) {
   command->add_option("FILE", *files)->required()->type_name("");
   command->footer(
       ".pt files have the CRC-32 of their values, safetensors files of this "
-      "library\ndigests of every byte, others nothing: of these the header is "
-      "checked, and that\nno data are missing.\n"
-      "Exit code: 0 where all are as they were written, 1 where one is "
-      "damaged, "
-      "2 where\none is not there.\n\n"
+      "library\n"
+      "digests of every byte, others nothing: of these the header is checked, "
+      "and that\n"
+      "no data are missing.\n"
+      "Exit code: 0 if all are as they were written, 1 if one is damaged, 2 "
+      "if\n"
+      "one is not there.\n"
+      "\n"
       "Example: ddp-checkpoint verify runs/*.pt");
   command->callback([files, &exit_code] {
     for (const auto& path : *files) {

@@ -229,7 +229,7 @@ IValue Unflattener::unflatten_dict(const Json& entries, int depth) const {
     DDP_CHECK(
         entry.is_array() && entry.size() == 2 &&
             (entry[0].is_string() || entry[0].is_number_integer()),
-        "a dict has an entry that is no key and value");
+        "a dict has an entry that is not a key and a value");
     keys.push_back(unflatten(entry[0], depth + 1));
   }
   DDP_CHECK(
@@ -273,7 +273,7 @@ FlatTree flatten(const IValue& value) {
 IValue unflatten(const std::string& structure, const StateDict& tensors) try {
   return Unflattener(tensors).unflatten(Json::parse(structure), 0);
 } catch (const Json::exception& error) {
-  DDP_THROW(Error, "its metadata are no tree of values: {}", error.what());
+  DDP_THROW(Error, "its metadata are not a tree of values: {}", error.what());
 }
 
 IValue tree_of(const StateDict& tensors) {

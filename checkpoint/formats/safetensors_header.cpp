@@ -234,7 +234,7 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
   DDP_CHECK(
       !text.empty() && text[0] == '{',
-      "no safetensors file: the header does not start with '{'");
+      "not a safetensors file: the header does not start with '{'");
   SafetensorsHeader header;
   const auto object = parse_json(text);
   for (const auto& name : object.keys) {

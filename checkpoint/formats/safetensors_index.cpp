@@ -28,7 +28,7 @@ WeightMap read_weight_map(const std::string& path) {
   const FileSource file(path);
   DDP_CHECK(
       file.size() <= kMaxIndexBytes,
-      "no index: it has {} bytes, {} are allowed",
+      "not an index: it has {} bytes, {} are allowed",
       file.size(),
       kMaxIndexBytes);
   const auto index =
@@ -36,7 +36,7 @@ WeightMap read_weight_map(const std::string& path) {
   DDP_CHECK(
       index.is_object() && index.contains("weight_map") &&
           index["weight_map"].is_object(),
-      "no index of safetensors files: it has no JSON object 'weight_map'");
+      "not an index of safetensors files: it has no JSON object 'weight_map'");
   WeightMap files;
   for (const auto& [name, value] : index["weight_map"].items()) {
     const auto shard = value.is_string() ? value.get<std::string>() : "";

@@ -80,7 +80,7 @@ TorchArchive::TorchArchive(const ByteSource& source)
     : zip_(check_format(source)), size_(source.size()) {
   DDP_CHECK(
       !zip_.records().empty(),
-      "no file of torch.save or torch::save: it is empty");
+      "not a file of torch.save or torch::save: it is empty");
   const auto& first = zip_.records().front().name;
   prefix_ = first.substr(0, first.find('/') + 1);
 }
@@ -94,7 +94,7 @@ std::string TorchArchive::required(const std::string& name) const {
   auto content = record(name);
   DDP_CHECK(
       content.has_value(),
-      "no file of torch.save or torch::save: it has no record '{}{}'",
+      "not a file of torch.save or torch::save: it has no record '{}{}'",
       prefix_,
       name);
   return *std::move(content);

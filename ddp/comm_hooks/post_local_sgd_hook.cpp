@@ -69,7 +69,7 @@ c10::IValue PostLocalSGDHook::state_dict() const {
 
 void PostLocalSGDHook::load_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
-      state.isInt(), "PostLocalSGDHook: the state is no PostLocalSGDHook's");
+      state.isInt(), "PostLocalSGDHook: the state is not a PostLocalSGDHook's");
   impl_->steps.set(state.toInt());
 }
 

@@ -46,8 +46,8 @@ void check(const PowerSGDOptions& options) {
       options.start_iteration() > 1 ||
           !(options.use_error_feedback() || options.warm_start()),
       "PowerSGDOptions: start_iteration is {}, expected 2 or more with "
-      "use_error_feedback or warm_start: buckets are laid out anew after the "
-      "first backwards",
+      "use_error_feedback or warm_start: buckets are rebuilt after the first "
+      "backwards",
       options.start_iteration());
   DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
@@ -121,7 +121,7 @@ IValue entry(const IValue& state, const char* key, Good good) {
   DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           good(state.toGenericDict().at(key)),
-      "PowerSGDHook: the state is no PowerSGDHook's");
+      "PowerSGDHook: the state is not a PowerSGDHook's");
   return state.toGenericDict().at(key);
 }
 

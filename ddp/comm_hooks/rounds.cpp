@@ -20,7 +20,7 @@ at::Tensor guarded_reduction(
     report_failure(group, error_text(error));
     throw;
   } catch (...) { // a future takes no other
-    constexpr const char* kText = "an exception that is no std::exception";
+    constexpr const char* kText = "an exception that is not a std::exception";
     report_failure(group, kText);
     DDP_THROW(Error, kText);
   }

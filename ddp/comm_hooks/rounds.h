@@ -21,7 +21,7 @@ namespace ddp::detail {
 /// On a GPU collectives are only queued, and a reduction is queued at once, on
 /// a stream from the pool. Backward waits where there is neither: over MPI,
 /// which may not allow another thread, and over a group that was handed to us
-/// and cannot be connected anew.
+/// and cannot be reconnected.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;

@@ -164,7 +164,7 @@ bool CollectiveFingerprint::wait_for_all(
     look_for_failure(sequence, number);
     if (Clock::now() > deadline) {
       const auto reason = detail::format(
-          "{}: {} not come to it in {} s; this rank called {}",
+          "{}: {} not reached it in {} s; this rank called {}",
           place(sequence),
           absent(sequence),
           timeout.count() / 1000.0,

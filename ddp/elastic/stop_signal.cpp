@@ -90,7 +90,9 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
     if (!readable || sigaction(number, &action, nullptr) != 0) {
       restore();
       DDP_THROW(
-          ValueError, "StopSignal: {} is no signal that can be caught", number);
+          ValueError,
+          "StopSignal: {} is not a signal that can be caught",
+          number);
     }
     signals_.push_back(number);
   }

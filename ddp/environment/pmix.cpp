@@ -256,7 +256,9 @@ class LocalBroadcast {
       return true;
     });
     if (!all_answer) {
-      fail("rank " + std::to_string(names.size()) + " has not come", timeout_);
+      fail(
+          "rank " + std::to_string(names.size()) + " has not arrived",
+          timeout_);
     }
     put("ddp.text", json{{"names", names}, {"text", text}}.dump());
     return text;

@@ -101,15 +101,15 @@ std::string address_for_split(const Impl& impl) {
       impl.store &&
           (impl.backend == "gloo" || impl.backend == "nccl" ||
            impl.backend == "shm"),
-      "split: a group from from_c10d with backend {}{} cannot be connected "
-      "anew. Split it by c10d and hand the parts over",
+      "split: a group from from_c10d with backend {}{} cannot be reconnected. "
+      "Split it by c10d and pass the parts to from_c10d",
       impl.backend,
       impl.store ? "" : " and no store");
   DDP_CHECK(
       impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "
-      "be connected anew, since it says nothing of their addresses. Split it "
-      "by c10d and hand the parts over, or form it by init_process_group");
+      "be reconnected, since it says nothing of their addresses. Split it by "
+      "c10d and pass the parts to from_c10d, or form it by init_process_group");
   return detail::kLoopback;
 }
 

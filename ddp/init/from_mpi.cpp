@@ -46,7 +46,7 @@ ProcessGroup ProcessGroup::from_mpi_handle(
   auto notice = std::make_optional<detail::WaitNotice>(
       *options.wait_notice(),
       "this rank",
-      "from_mpi: not all ranks of the communicator have come to it");
+      "from_mpi: not all ranks of the communicator have called it");
   const auto communicator =
       backends::mpi::library().adopt(handle, size, *options.timeout());
   auto environment = ranks_of(*communicator, options);

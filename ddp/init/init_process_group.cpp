@@ -376,7 +376,7 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
     notice.emplace(
         *options.wait_notice(),
         c10::str("rank ", environment.rank, " of ", environment.world_size),
-        "init_process_group: not all ranks have come to it");
+        "init_process_group: not all ranks have called it");
   }
   const auto world =
       options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;

@@ -230,8 +230,8 @@ void check_capture(
       options.momentum() == 0 ||
           optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0,
       "capturing a CUDA graph: this is the first step of a fused optimizer "
-      "with momentum, and each replay would begin its momentum anew. Step once "
-      "or more without capturing before");
+      "with momentum, and each replay would restart its momentum. Step once or "
+      "more without capturing before");
 }
 
 template <typename Options>

@@ -26,7 +26,7 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
   DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           state.toGenericDict().at(key).isScalar(),
-      "GradScaler::load_state_dict: the state has no number '{}': it is no "
+      "GradScaler::load_state_dict: the state has no number '{}': it is not a "
       "scaler's",
       key);
   return state.toGenericDict().at(key);

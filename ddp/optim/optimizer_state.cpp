@@ -70,7 +70,8 @@ GenericDict saved_states(const Optimizer& optimizer) {
 GenericDict dict_at(const IValue& value, const char* what) {
   DDP_CHECK_VALUE(
       value.isGenericDict(),
-      "load_optimizer_state: this is no optimizer's state: {} is no dictionary",
+      "load_optimizer_state: this is not an optimizer's state: {} is not a "
+      "dictionary",
       what);
   return value.toGenericDict();
 }
@@ -79,7 +80,7 @@ IValue value_at(const GenericDict& dict, const char* name) {
   const auto found = dict.find(name);
   DDP_CHECK_VALUE(
       found != dict.end(),
-      "load_optimizer_state: this is no optimizer's state: it has no '{}'",
+      "load_optimizer_state: this is not an optimizer's state: it has no '{}'",
       name);
   return found->value();
 }
@@ -118,7 +119,7 @@ void parse_groups(
     for (const IValue& index : indices.toListRef()) {
       DDP_CHECK_VALUE(
           index.isInt(),
-          "load_optimizer_state: {}: 'params' are no numbers",
+          "load_optimizer_state: {}: 'params' are not numbers",
           where);
       numbers.push_back(index.toInt());
     }

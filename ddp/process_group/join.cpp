@@ -121,8 +121,8 @@ void JoinState::run_main_hooks() {
     }
     if (steps == kManySteps) {
       TORCH_WARN(detail::format(
-          "rank {} has had no inputs for {} steps of the others: share them "
-          "out more evenly",
+          "rank {} has had no inputs for {} steps of the others: distribute "
+          "them more evenly",
           group.rank(),
           kManySteps));
     }

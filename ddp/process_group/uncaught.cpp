@@ -80,7 +80,7 @@ Uncaught current() {
   } catch (const std::exception& error) {
     result.text = c10::demangle(typeid(error).name()) + ": " + error.what();
   } catch (...) {
-    result.text = "an exception that is no std::exception";
+    result.text = "an exception that is not a std::exception";
   }
   return result;
 }

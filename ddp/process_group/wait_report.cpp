@@ -21,17 +21,17 @@ constexpr const char* kBackwardRemedy =
     "Reducer, "
     "or by finish_backward()";
 constexpr const char* kCallRemedy =
-    ". A call that one rank makes, such as save_checkpoint, all ranks make, "
-    "in the same order and with the same shapes";
+    ". All ranks must make the same calls, such as save_checkpoint, in the "
+    "same order and with the same shapes";
 constexpr const char* kEndRemedy =
     ". See what that rank wrote last, and how it ended";
 constexpr const char* kBatchesRemedy =
-    ". Have all ranks equally many batches, and as many of them under "
-    "no_sync()? A DistributedSampler sees to the first, drop_last leaves out "
-    "what is over, and Reducer::join() lets ranks go on without";
+    ". Do all ranks have the same number of batches, and the same number under "
+    "no_sync()? A DistributedSampler ensures the first, drop_last drops the "
+    "remainder, and Reducer::join() lets ranks continue without batches";
 
 constexpr const char* kReducersRemedy =
-    ". Where a program has several Reducers, all ranks run the backwards of "
+    ". If a program has several Reducers, all ranks must run the backwards of "
     "all of them, equally often and in the same order";
 
 bool is_bucket(const std::string& call) {
@@ -87,7 +87,7 @@ std::string name_place(
     return text + (one ? " waits in " : " wait in ") + where.call;
   }
   const auto own = own_call();
-  text += (one ? " has not come to " : " have not come to ") + own;
+  text += (one ? " has not reached " : " have not reached ") + own;
   if (number > 0 && debug::debug_level() != debug::DebugLevel::kOff) {
     text += c10::str(" (collective ", number, " of this group)");
   }

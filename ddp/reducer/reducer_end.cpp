@@ -64,15 +64,15 @@ void ReducerImpl::report_reduced_nothing() {
   // Several ranks compare theirs.
   if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
-        "ddp: a Reducer ends that has reduced nothing: was each backward under "
-        "no_sync()?");
+        "ddp: a Reducer ends without having reduced anything: was each "
+        "backward under no_sync()?");
   }
   if (backward.steps() == 0 && observers.module.is_gone()) {
     TORCH_WARN(
-        "ddp: a Reducer ends that has reduced nothing, and whose module is "
-        "gone. Was the net replaced (`net = Net();`) after the "
-        "Reducer was constructed? Then what was trained was not averaged over "
-        "ranks: construct the Reducer for the net that you train");
+        "ddp: a Reducer ends without having reduced anything, and its module "
+        "is gone. Was the net replaced (`net = Net();`) after the Reducer was "
+        "constructed? Then what was trained was not averaged over ranks: "
+        "construct the Reducer for the net that you train");
   }
 }
 

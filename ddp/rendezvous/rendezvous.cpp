@@ -57,7 +57,7 @@ class Meeting {
       await_rank_0_.emplace(
           wait_notice,
           who_,
-          "init_process_group: rank 0 has not come to " + where_);
+          "init_process_group: rank 0 has not reached " + where_);
     }
     lobby_ = detail::connect_to_store(environment, address, timeout);
   }
@@ -177,7 +177,7 @@ class Meeting {
         wait_notice_,
         who_,
         detail::format(
-            "init_process_group: {}{} not come to {}",
+            "init_process_group: {}{} not reached {}",
             detail::name_ranks(missing),
             missing.size() == 1 ? " has" : " have",
             where_));
@@ -266,8 +266,8 @@ class Meeting {
 
   std::string came_twice(const std::string& rank) const {
     return detail::format(
-        "rank {} has come to {} twice. Give each process a RANK of its own, or "
-        "different jobs a MASTER_PORT each",
+        "rank {} has joined twice at {}. Give each process a RANK of its own, "
+        "or different jobs a MASTER_PORT each",
         rank,
         where_);
   }
@@ -290,7 +290,7 @@ class Meeting {
   [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
     DDP_THROW(
         DistStoreError,
-        "{} waited {} s at {} for {}, which did not come. Were all {} "
+        "{} waited {} s at {} for {}, which did not join. Were all {} "
         "processes started, with the same MASTER_ADDR and MASTER_PORT?",
         who_,
         std::chrono::duration<double>(timeout_).count(),

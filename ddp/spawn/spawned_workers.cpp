@@ -34,7 +34,7 @@ using std::chrono::steady_clock;
 // Where no descriptor tells of a process's end.
 constexpr milliseconds kLookTime(20);
 constexpr milliseconds kLongestWait = std::chrono::hours(1);
-// Beyond what `waitpid` tells: it has not come to its call, or somebody else
+// Beyond what `waitpid` tells: it has not reached its call, or somebody else
 // has waited for it.
 constexpr int kBeforeItsCall = 1 << 16;
 constexpr int kNotKnown = -1;
@@ -77,8 +77,8 @@ std::string describe(const RankEnd& end, const FileDescriptor& report) {
       : "ended with exit code " + std::to_string(WEXITSTATUS(status));
   if (status & kBeforeItsCall) {
     text +=
-        " before its spawn call: main() must come to the same call with "
-        "the same arguments in each process";
+        " before its spawn call: main() must reach the same call with the same "
+        "arguments in each process";
   }
   if (end.error) {
     text += ": " + end.error->message;

@@ -50,7 +50,7 @@ at::Tensor run(
   } catch (const std::exception& error) {
     failure = "forward threw: " + error_text(error);
   } catch (...) {
-    failure = "forward threw what is no std::exception";
+    failure = "forward threw an exception that is not a std::exception";
   }
   return {};
 }

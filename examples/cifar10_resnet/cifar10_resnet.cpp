@@ -1,5 +1,5 @@
 // Trains a ResNet on CIFAR-10 (in data/cifar-10-batches-bin), data-parallel;
-// goes on where the last run in the same folder ended.
+// resumes where the last run in the same folder ended.
 // Run: ddprun --nproc-per-node 4 cifar10_resnet --lr=0.001 --batch_size=32
 
 #include "cifar10.h"
@@ -99,7 +99,7 @@ void train(const Arguments& arguments) {
       group,
       ddp::CheckpointManagerOptions().keep_best(1).asynchronous(true));
   if (checkpoints.load()) {
-    ddp::print(group, "goes on from step ", step);
+    ddp::print(group, "resumes from step ", step);
     if (group.rank() > 0) {
       sums.zero_(); // those of all ranks, which rank 0 has
     }
@@ -138,7 +138,7 @@ void train(const Arguments& arguments) {
     const auto text = "train " + text_of(sums) + "; test " + text_of(test);
     ddp::print(group, "epoch ", epoch + 1, ": ", text);
     sums.zero_();
-    loader->set_epoch(epoch + 1); // what a checkpoint goes on with
+    loader->set_epoch(epoch + 1); // where a checkpoint resumes
     checkpoints.save(step, (test[1] / test[2]).item<double>());
   }
   checkpoints.wait();

@@ -103,7 +103,7 @@ std::vector<RankAffinity> find_affinities(
         "rank " + std::to_string(nodes.size()) + " has no GPU, as " +
         std::to_string(nodes.size()) + " can be seen and " +
         std::to_string(ranks) +
-        " ranks are started; where ranks use no GPU, hide all: "
+        " ranks are started; if ranks use no GPU, hide all: "
         "CUDA_VISIBLE_DEVICES= (empty)");
   }
   if (nodes.empty()) {

@@ -179,8 +179,8 @@ void EtcdClient::check_member() {
   const auto number = object_in(answer.text).value("etcdserver", "");
   if (number.empty()) {
     throw LogRefused(
-        "it answers, but is no etcd; see --rdzv-endpoint (with TLS, cacert of "
-        "--rdzv-conf)");
+        "it answers, but is not an etcd; see --rdzv-endpoint (with TLS, cacert "
+        "of --rdzv-conf)");
   }
   if (!has_gateway(number)) {
     throw LogRefused(

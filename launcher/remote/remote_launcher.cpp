@@ -126,7 +126,7 @@ void RemoteLauncher::tick() {
   }
   for (HostProcess& each : hosts_) {
     if (each.is_running()) {
-      say(each.host() + " does not end, and is not waited for any longer");
+      say(each.host() + " does not end, and is no longer waited for");
       each.kill();
     }
   }

@@ -264,7 +264,7 @@ TEST_CASE("what is no etcd is told at once") {
       std::to_string(port) + " true"));
   CHECK(job.wait() == 75);
   CAPTURE(job.err());
-  CHECK(job.err().find("it answers, but is no etcd") != std::string::npos);
+  CHECK(job.err().find("it answers, but is not an etcd") != std::string::npos);
   end_process(server);
 }
 

@@ -135,7 +135,7 @@ void train(const Arguments& arguments) {
   checkpoints.load();
   if (group.rank() == 0) {
     std::printf(
-        "goes on from step %" PRId64 " with %" PRId64 " ranks\n",
+        "resumes from step %" PRId64 " with %" PRId64 " ranks\n",
         training.step,
         static_cast<int64_t>(group.size()));
   }

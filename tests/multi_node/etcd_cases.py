@@ -101,7 +101,7 @@ def etcd_fenced_rank_0(nodes, etcd):
                 SAVE_ALONE_AFTER=healed)
     for host in (1, 2):
         nodes.start(host, words=words, DDP_BACKEND="gloo", DDP_TIMEOUT="15")
-    nodes.wait_for("goes on from step 0 with 3 ranks", 0, 40)
+    nodes.wait_for("resumes from step 0 with 3 ranks", 0, 40)
     nodes.wait(lambda: step_of(nodes, 0) >= 10, "no progress", 40)
     nodes.hosts.cut(0)
     nodes.wait_for("with 2 ranks", 1, 40)

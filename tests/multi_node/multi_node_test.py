@@ -138,12 +138,12 @@ def lost_host(program, host, reason, named_by):
 
 
 def lost_last_host(program):
-    lost_host(program, 2, "; rank 3 has not come to", [0, 1, 2])
+    lost_host(program, 2, "; rank 3 has not reached", [0, 1, 2])
 
 
 def lost_first_host(program):
     """The one that has the store."""
-    lost_host(program, 0, "; ranks 1-3 have not come to", [0])
+    lost_host(program, 0, "; ranks 1-3 have not reached", [0])
 
 
 def slow_link(program):
@@ -213,7 +213,7 @@ def own_name(program):
     with run(hosts, [2, 1], named(2), MASTER_ADDR="n0",
              DDP_TIMEOUT="6") as job:
         seconds_to_failure(job, time.monotonic(), range(3), [
-            "waited 6 s at n0:29500 for rank 2, which did not come",
+            "waited 6 s at n0:29500 for rank 2, which did not join",
             re.escape("could not reach rank 0's store at n0:29500 (127.0.1.1) "
                       "within 6 s")])
 

@@ -275,7 +275,7 @@ void check_monitored_barrier(const BackendPtr& backend) {
   if (backend->getRank() == 0) {
     REQUIRE_THAT(
         error_after(std::chrono::milliseconds(490), barrier),
-        Has("did not come in time: 1, 3"));
+        Has("were late: 1, 3"));
   } else if (backend->getRank() == 2) {
     REQUIRE_THROWS_AS(barrier(), c10::DistBackendError);
   }

@@ -84,7 +84,7 @@ class Process {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Runs `body`; the exit code for that, 1 where it throws or an assertion
+/// Runs `body`; the exit code for that, 1 if it throws or an assertion
 /// fails.
 int exit_code_of(const std::function<void()>& body);
 

@@ -106,7 +106,7 @@ std::string BackendWork::call_back(const Future& future) const {
   } catch (const std::exception& error) {
     return said + detail::error_text(error);
   } catch (...) {
-    return said + "something that is no std::exception";
+    return said + "an exception that is not a std::exception";
   }
 }
 

@@ -138,7 +138,7 @@ void Backend::monitoredBarrier(
   DDP_CHECK_WITH(
       DistBackendError,
       rank_ > 0 || missing.empty(),
-      "{} on rank 0 of {}: these ranks did not come in time: {}",
+      "{} on rank 0 of {}: these ranks were late: {}",
       arguments_.over(call.name),
       size_,
       missing);

@@ -32,8 +32,8 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
       MPI_Comm_size(comm, &size);
       DDP_THROW(
           DistBackendError,
-          "{} timed out after {}ms: rank {} has come, but not all {} ranks of "
-          "the communicator. All of them have to call this",
+          "{} timed out after {}ms: rank {} is there, but not all {} ranks of "
+          "the communicator. All of them must call this",
           call,
           timeout.count(),
           rank,

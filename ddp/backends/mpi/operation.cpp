@@ -94,7 +94,7 @@ void Requests::check_received(const MPI_Status& status, int64_t expected) {
   if (received != expected) {
     DDP_THROW(
         DistBackendError,
-        "rank {} sent {} bytes where {} were expected",
+        "rank {} sent {} bytes, but {} were expected",
         status.MPI_SOURCE,
         received,
         expected);

@@ -88,7 +88,7 @@ void Exchange::check_length(int from) const {
   DDP_CHECK_WITH(
       DistBackendError,
       sent == bytes_of(target) || unwanted,
-      "rank {} sent {} bytes, where rank {} expects {}",
+      "rank {} sent {} bytes, but rank {} expects {}",
       from,
       sent,
       context_.rank(),

@@ -147,7 +147,7 @@ int64_t missed_by_some(const Members& members, bool some_silent) {
   return 0;
 }
 
-/// Writes who has not come to a collective that others are stuck in, if so.
+/// Writes who has not reached a collective that others are stuck in, if so.
 bool lag(const Members& members, std::ostream& out) {
   const auto& any = *members.front().calls.begin()->second;
   const auto silent =
@@ -156,7 +156,7 @@ bool lag(const Members& members, std::ostream& out) {
   if (sequence == 0) {
     return false;
   }
-  out << head_of(sequence) << "not all ranks have come to it\n";
+  out << head_of(sequence) << "not all ranks have called it\n";
   if (!silent.empty()) {
     out << "    " << silent << ": no record\n";
   }

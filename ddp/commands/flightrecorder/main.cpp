@@ -9,7 +9,7 @@ constexpr int kExitDisagree = 1;
 constexpr const char* kProgram = "ddp-flightrecorder";
 
 int run(int argc, char** argv) {
-  CLI::App app{"Says where the ranks of a job disagree.", kProgram};
+  CLI::App app{"Reports where the ranks of a job disagree.", kProgram};
   app.set_version_flag("--version", "ddp-flightrecorder " DDP_VERSION);
   std::vector<std::string> paths;
   app.add_option("PATH", paths, "records, or folders of them")
@@ -17,10 +17,12 @@ int run(int argc, char** argv) {
       ->type_name("");
   app.footer(
       "Records are what ranks with DDP_DEBUG=info or detail write to "
-      "ddp-debug/rank_*.json\nwhen a collective fails, when they crash, on "
-      "SIGUSR1 and on SIGTERM.\nExit code: 0 where all ranks of the job agree, "
-      "1 where they do not or one has no\nrecord, 2 where a record cannot be "
-      "read.\n\n"
+      "ddp-debug/rank_*.json\n"
+      "when a collective fails, when they crash, on SIGUSR1 and on SIGTERM.\n"
+      "Exit code: 0 if all ranks of the job agree, 1 if they do not or one has "
+      "no\n"
+      "record, 2 if a record cannot be read.\n"
+      "\n"
       "Example: ddp-flightrecorder ddp-debug");
   if (const auto code = parse(app, argc, argv)) {
     return *code;

@@ -45,7 +45,7 @@ std::string missing_ranks(StoreGather gather, int64_t size) {
           return part.rank == rank;
         });
     if (!came) {
-      text += c10::str("; rank ", rank, " of ", size, " has not come");
+      text += c10::str("; rank ", rank, " of ", size, " has not arrived");
     }
   }
   return text;

@@ -49,7 +49,7 @@ std::string failure_of(const std::function<void()>& work) {
     const auto text = error_text(error);
     return text.empty() ? "an exception without a text" : text;
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 

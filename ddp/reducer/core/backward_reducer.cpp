@@ -65,7 +65,7 @@ void BackwardReducer::guarded(Function&& function) {
     fail(error_text(error));
     throw;
   } catch (...) {
-    fail("an exception that is no std::exception");
+    fail("an exception that is not a std::exception");
     throw;
   }
 }
@@ -84,7 +84,7 @@ void BackwardReducer::check_usable() {
   DDP_CHECK(
       failure_.empty(),
       "an earlier backward failed, so this rank's gradients and those of the "
-      "others may differ: construct the Reducer anew on all ranks. It failed "
+      "others may differ: construct a new Reducer on all ranks. It failed "
       "because: {}",
       failure_);
 }

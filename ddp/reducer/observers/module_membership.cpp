@@ -51,7 +51,7 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
         has(now, parameters_[index].tensor),
         "{} has no gradient, and no longer belongs to the module that the "
         "Reducer was given: construct the Reducer after layers are replaced, "
-        "and a new one where they are replaced later",
+        "and a new one if they are replaced later",
         parameters_[index].name);
   }
 }

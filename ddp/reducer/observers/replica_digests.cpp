@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kPeersTime(1);
 
 constexpr const char* kOtherSteps =
     "Do all ranks take the same steps, with the same optimizer and learning "
-    "rate, has none loaded weights on its own, and was the Reducer constructed "
+    "rate, did none load weights on its own, and was the Reducer constructed "
     "after all layers were registered?";
 constexpr const char* kNeverReduced =
     "No gradient was averaged: was each backward under no_sync(), was the "
@@ -97,8 +97,7 @@ void FirstGradients::on_all_launched(const Reduction& reduction) {
       TORCH_WARN(
           "ddp: in the first backwards all ranks have the same gradients, bit "
           "by bit: do they train on the same data? A DistributedSampler gives "
-          "each rank its share. Where the first batches are the same on "
-          "purpose, "
+          "each rank its share. If the first batches are the same on purpose, "
           "DDP_CHECK_REPLICAS=0 turns this check off");
     }
   } catch (const std::exception&) { // the store is gone, or does not answer

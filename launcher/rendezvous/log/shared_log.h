@@ -28,7 +28,7 @@ class SharedLog {
     enum class Kind : char {
       kUnreachable = 'U',
       kRefused = 'R', // ddprun's exit code, and why
-      // The nonce, this node's address for others, 1 where it serves the log.
+      // The nonce, this node's address for others, 1 if it serves the log.
       kConnected = 'C',
       kEntry = 'E',
       kBeats = 'B', // "member count", one a line

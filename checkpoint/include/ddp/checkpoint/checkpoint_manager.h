@@ -46,7 +46,7 @@ struct LoadedCheckpoint {
 ///
 /// ```
 /// ddp::CheckpointManager checkpoints("runs/7", state, group);
-/// checkpoints.load();       // where there are some: the run goes on
+/// checkpoints.load();       // resumes the run, if there are any
 /// ...
 ///   checkpoints.save(step); // now and then
 /// ```

@@ -21,7 +21,7 @@ namespace ddp {
 /// ddp::TrainingState state;
 /// state.add("model", net).add("optimizer", optimizer).add("epoch", epoch);
 /// state.add("sampler", sampler).add_random_state();
-/// state.load("run.pt", group);      // where there is one: the run goes on
+/// state.load("run.pt", group);      // resumes the run, if there is one
 /// ...
 ///   state.save("run.pt", group);    // now and then
 /// ```
