@@ -1,9 +1,10 @@
-"""Checks that each test that docs/parity.md and docs/pitfalls.md name exists,
-and that the latter page is whole.
+"""Checks that each test that docs/parity.md, docs/pitfalls.md and
+CONTRIBUTING.md name exists, that pitfalls.md is whole, and that each function
+that CONTRIBUTING.md names is in its file.
 
 Usage: named_tests.py SOURCE_FOLDER. A name stands as
-file: "name", "name" in the one and as
-`tests/file_test.cpp`, "name", "name" in the other.
+file: "name", "name" in the first and as
+`tests/file_test.cpp`, "name", "name" in the others.
 """
 
 import pathlib
@@ -32,6 +33,17 @@ def missing_tests(source, references):
     return missing, count
 
 
+def missing_functions(source, page):
+    """Of `file.cpp`, `function`, `function`."""
+    found = []
+    for file, names in re.findall(r"`([\w/]+\.cpp)`((?:, `\w+`)+)", page):
+        code = (source / file).read_text()
+        for name in re.findall(r"\w+", names):
+            if not re.search(rf"^[\w:[].*\b{name}\(", code, re.M):
+                found.append(f"{file} has no function {name}")
+    return found
+
+
 def gaps_of(page, test):
     """Messages that `test` does not compare, sections without their parts."""
     found = []
@@ -55,9 +67,12 @@ def main():
     source = pathlib.Path(sys.argv[1])
     page = (source / "docs/pitfalls.md").read_text()
     found = gaps_of(page, (source / "tests/pitfalls_test.cpp").read_text())
+    guide = (source / "CONTRIBUTING.md").read_text()
+    found += missing_functions(source, guide)
     for text, form, least in (
         ((source / "docs/parity.md").read_text(), r"(\w+): ", 50),
         (page, r"`tests/(\w+)_test\.cpp`, ", 40),
+        (guide, r"`tests/([\w/]+)_test\.cpp`, ", 8),
     ):
         references = re.findall(form + NAMES, " ".join(text.split()))
         missing, count = missing_tests(source, references)
