@@ -16,7 +16,7 @@ namespace {
 
 using Access = StreamOrder::Access;
 
-std::atomic<int64_t> waits{0};
+std::atomic<int64_t> kernels{0}, copies{0}, collectives{0}, bytes{0}, waits{0};
 std::atomic<int64_t> streams{1};
 std::mutex used_mutex;
 std::vector<std::pair<void*, int64_t>> used;
@@ -130,6 +130,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override {
     return true;
   }
+  bool isPinnedPtr(const void* /*data*/) const override {
+    return true; // all of the host's memory
+  }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    return c10::GetAllocator(c10::kCPU);
+  }
   bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override {
     return true;
   }
@@ -190,6 +196,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       add(accesses, (*stack)[place], true);
     }
   }
+  ++kernels;
   order().work(current, name, accesses);
   if (name == "aten::_local_scalar_dense") {
     wait_for_current_stream();
@@ -237,8 +244,8 @@ at::Tensor copy_from(
   std::vector<Access> accesses;
   add(accesses, from, false);
   add(accesses, to, true);
+  ++copies;
   order().work(current, "copy", accesses);
-  // All of the host's memory counts as pinned.
   if (!non_blocking && (from.is_cpu() || to.is_cpu())) {
     wait_for_current_stream();
   }
@@ -291,6 +298,10 @@ void add_kernels() {
       c10::DispatchKey::PrivateUse1,
       __FILE__,
       __LINE__);
+  // LibTorch would take these apart where a GPU has one kernel for all tensors.
+  for (const auto* name : {"_foreach_copy_", "_foreach_mul_.Scalar"}) {
+    aten->impl(name, torch::CppFunction::makeFromBoxedFunction<&run>());
+  }
   aten->impl("empty.memory_format", TORCH_FN(empty));
   aten->impl("empty_strided", TORCH_FN(empty_strided));
   aten->impl("_copy_from", TORCH_FN(copy_from));
@@ -330,8 +341,10 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
   return tensor.is_conj() ? same.conj() : same;
 }
 
-void note(const char* operation, const at::Tensor& tensor, bool writes) {
-  order().work(current, operation, {access_of(tensor, writes)});
+void note_collective(const char* operation, const at::Tensor& tensor) {
+  ++collectives;
+  bytes += static_cast<int64_t>(tensor.nbytes());
+  order().work(current, operation, {access_of(tensor, /*writes=*/true)});
 }
 
 bool is_recorded(const at::Tensor& tensor, c10::Stream stream) {
@@ -354,6 +367,19 @@ StreamOrder& order() {
 
 int64_t host_waits() {
   return waits;
+}
+
+WorkCounts WorkCounts::operator-(const WorkCounts& other) const {
+  return {
+      kernels - other.kernels,
+      copies - other.copies,
+      collectives - other.collectives,
+      bytes - other.bytes,
+      host_waits - other.host_waits};
+}
+
+WorkCounts work_counts() {
+  return {kernels, copies, collectives, bytes, waits};
 }
 
 } // namespace ddp::test::fake_gpu

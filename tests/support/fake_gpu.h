@@ -30,11 +30,20 @@ StreamOrder& order();
 /// How often the host has waited for the device.
 int64_t host_waits();
 
+/// What the device was given to do. `bytes` are those of its collectives.
+struct WorkCounts {
+  int64_t kernels = 0, copies = 0, collectives = 0, bytes = 0, host_waits = 0;
+
+  WorkCounts operator-(const WorkCounts& other) const;
+};
+
+WorkCounts work_counts();
+
 /// The same memory as a tensor of the CPU.
 at::Tensor on_cpu(const at::Tensor& tensor);
 
-/// Notes an operation on the current stream.
-void note(const char* operation, const at::Tensor& tensor, bool writes);
+/// Notes a collective on the current stream.
+void note_collective(const char* operation, const at::Tensor& tensor);
 
 /// A group of the same ranks for tensors on the device. Its collectives run on
 /// a stream of their own, as NCCL's do, and over gloo. As with NCCL, a complex

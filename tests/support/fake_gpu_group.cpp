@@ -163,7 +163,7 @@ class Backend final : public c10d::Backend {
           " of a tensor on ",
           tensor.device());
       aliases.push_back(on_cpu(tensor));
-      note(name, tensor, /*writes=*/true);
+      note_collective(name, tensor);
     }
     collective(aliases)->wait();
     return c10::make_intrusive<QueuedWork>(stream_, tensors);

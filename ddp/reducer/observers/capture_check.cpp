@@ -28,7 +28,7 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       reduction.step,
       settles_after,
       settles_after);
-  for (const auto [other, in_use] :
+  for (const auto& [other, in_use] :
        {std::pair(Feature::kStepChecks, checks_steps_),
         std::pair(
             Feature::kStepInBackward, step_in_backward_.optimizer() != nullptr),
