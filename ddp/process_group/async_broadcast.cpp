@@ -32,10 +32,13 @@ void AsyncBroadcast::start(
   }
   for (auto& message : messages_) {
     std::vector<at::Tensor> parts;
+    int64_t count = 0;
     for (const auto& tensor : message.tensors) {
       parts.push_back(tensor.reshape({-1}));
+      count += tensor.numel();
     }
-    message.flat = at::cat(parts);
+    message.flat = receives_ ? at::empty({count}, parts.front().options())
+                             : at::cat(parts);
     message.work = group.broadcast_async(message.flat, root);
   }
 }
@@ -48,11 +51,13 @@ void AsyncBroadcast::finish() {
       continue;
     }
     int64_t offset = 0;
-    for (auto& tensor : message.tensors) {
+    std::vector<at::Tensor> parts;
+    for (const auto& tensor : message.tensors) {
       const auto part = message.flat.narrow(0, offset, tensor.numel());
-      tensor.copy_(part.view(tensor.sizes()));
+      parts.push_back(part.view(tensor.sizes()));
       offset += tensor.numel();
     }
+    at::_foreach_copy_(message.tensors, parts); // one kernel on a GPU
   }
   messages_.clear();
 }
