@@ -128,6 +128,9 @@ void OutputMultiplexer::drain() {
 void OutputMultiplexer::finish() {
   post([this] {
     drain_sources();
+    for (const auto& line : errors_->repeated_warnings()) {
+      screen_.message("ddprun: " + line);
+    }
     finishing_ = true;
   });
 }

@@ -10,6 +10,7 @@ namespace ddp {
 namespace {
 
 constexpr size_t kMaxTexts = 256;
+constexpr size_t kMaxQuoted = 60;
 constexpr std::string_view kStart = "error: ";
 constexpr std::string_view kWarning = "] Warning: ddp: ";
 // What errors say that all ranks throw alike.
@@ -76,14 +77,37 @@ bool SharedErrors::is_to_be_shown(
     const std::string& text) {
   const auto key =
       std::make_pair(attempt, without_speaker(text.substr(warning_in(text))));
-  const auto found = shown_.find(key);
-  if (found != shown_.end()) {
-    return found->second == rank;
+  const auto found = ranks_.find(key);
+  if (found == ranks_.end()) {
+    if (ranks_.size() < kMaxTexts) {
+      ranks_[key] = {rank};
+    }
+    return true;
   }
-  if (shown_.size() < kMaxTexts) {
-    shown_[key] = rank;
+  auto& ranks = found->second;
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+    ranks.push_back(rank);
   }
-  return true;
+  return ranks.front() == rank;
+}
+
+std::vector<std::string> SharedErrors::repeated_warnings() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, ranks] : ranks_) {
+    const std::string_view text = key.second;
+    if (ranks.size() == 1 || text.substr(0, kWarning.size()) != kWarning) {
+      continue;
+    }
+    std::vector<int> others(ranks.begin() + 1, ranks.end());
+    std::sort(others.begin(), others.end());
+    auto start = std::string(text.substr(kWarning.size(), kMaxQuoted));
+    start.resize(std::min(start.find('\n'), start.size()));
+    lines.push_back(
+        name_ranks(others) + (others.size() == 1 ? " has" : " have") +
+        " the same warning as rank " + std::to_string(ranks.front()) + ": " +
+        start + "...");
+  }
+  return lines;
 }
 
 } // namespace ddp

@@ -28,8 +28,13 @@ class SharedErrors {
   /// it says it is of. The rank that has may repeat it.
   bool is_to_be_shown(int attempt, int rank, const std::string& text);
 
+  /// Which ranks had the same warning as the one that was shown, a line each.
+  /// Of errors the job's report tells.
+  std::vector<std::string> repeated_warnings() const;
+
  private:
-  std::map<std::pair<int, std::string>, int> shown_; // by whom
+  // The first is shown.
+  std::map<std::pair<int, std::string>, std::vector<int>> ranks_;
 };
 
 } // namespace ddp

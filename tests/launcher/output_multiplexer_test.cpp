@@ -114,7 +114,9 @@ TEST_CASE(
       test.err.text() ==
       "[1] " + text_of("0.1", "ddp: ") + "[1] #a\n[0] #b\n[1] " +
           text_of("2.3", "") + "[1] #c\n[0] " + text_of("3.4", "") +
-          "[0] #d\n");
+          "[0] #d\n"
+          "ddprun: rank 0 has the same warning as rank 1: the gradients are "
+          "not averaged (function operator())...\n");
 }
 
 TEST_CASE("an error is the same whichever rank says it", "[unit]") {
