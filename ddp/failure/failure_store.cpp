@@ -24,7 +24,7 @@ constexpr auto kAnswerTime = std::chrono::seconds(1);
 // For this rank's own reason, which is told once and is all that others hear.
 constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kAckTime = std::chrono::seconds(2);
-constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
+constexpr auto kAckInterval = std::chrono::milliseconds(10);
 // Where the store has stopped answering, no more threads than these wait.
 constexpr int kMaxPending = 8;
 // The list is read in one piece by every rank.
@@ -309,7 +309,7 @@ void FailureStore::drain(
     const std::string& scope,
     std::vector<Line> found,
     std::chrono::seconds time) {
-  poll_for(time, kReceiptInterval, [&] {
+  poll_for(time, kAckInterval, [&] {
     const auto keys = acks(found);
     if (keys.empty()) {
       return true;

@@ -36,8 +36,8 @@ void add_norms(
   }
 }
 
-/// All managed gradients, those that lie side by side in a bucket as one. A
-/// parameter without a gradient, or with one of its own, ends a run.
+/// All trainable parameters' gradients, those that lie side by side in a bucket
+/// as one. A parameter without a gradient, or with one of its own, ends a run.
 std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
   DDP_CHECK(
       !reducer.backward.is_open(), "clip_grad_norm: a backward is running");

@@ -98,7 +98,7 @@ detail::TargetState state_of(
       const auto text = detail::error_text(error);
       try {
         verify_same_model(
-            {}, describe(options) + "cannot be managed: " + text, own_group);
+            {}, describe(options) + "cannot be reduced: " + text, own_group);
       } catch (const c10::ValueError&) { // the others say it; this one rethrows
       }
     }
@@ -182,7 +182,7 @@ Reducer::NoSyncGuard Reducer::no_sync() {
   return {impl_.get(), [impl = impl_](void*) {
             impl->synchronization.end_no_sync();
             // Also on a rank that had no backward.
-            impl->backward.unfrozen().find();
+            impl->backward.unfrozen().record();
           }};
 }
 

@@ -91,7 +91,7 @@ void ReducerImpl::compare_replicas() {
   NamedTensors trainable;
   for (const auto& parameter : parameters) {
     if (!parameter.fits(parameter.tensor)) {
-      return; // no longer as it was managed
+      return; // moved, converted or replaced
     }
     trained = trained || parameter.tensor.grad().defined();
     versions += parameter.tensor._version();

@@ -89,7 +89,7 @@ ReducerImpl::ReducerImpl(
     return;
   }
   observers.list.add(participation);
-  backward.unfrozen().manage(trainable);
+  backward.unfrozen().make_trainable(trainable);
   observers.measured.start();
   claim_hook();
   debug::announce_reducer(group, name, trainable.size(), buckets.size());

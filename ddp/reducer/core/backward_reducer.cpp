@@ -100,7 +100,7 @@ void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
   if (idle()) {
     if (!sync_.decides_now()) {
       sync_.accumulated();
-      unfrozen_.find_in(torch::autograd::get_current_graph_task_id());
+      unfrozen_.record_in(torch::autograd::get_current_graph_task_id());
       return;
     }
     open();
@@ -189,13 +189,13 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   }
 }
 
-/// At the end of backward: contributes for parameters that it did not reach.
+/// At the end of backward: marks ready the parameters that it did not reach.
 void BackwardReducer::launch_rest() {
   nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
   if (unfrozen_.adopt(current_.step)) {
     observers_.tell(&ReductionObserver::on_new_buckets);
   }
-  current_.unused = unused_.find(*this);
+  current_.unused = unused_.find_unused(*this);
   observers_.tell(&ReductionObserver::on_computed, current_);
   if (skipped_) {
     skipped_->leave_out(current_);

@@ -14,7 +14,7 @@ UnfrozenParameters::UnfrozenParameters(
       comparison_(comparison),
       options_(options) {}
 
-void UnfrozenParameters::manage(const std::vector<size_t>& indices) {
+void UnfrozenParameters::make_trainable(const std::vector<size_t>& indices) {
   std::vector<size_t> dense;
   for (const size_t index : indices) {
     if (!parameters_[index].sparse) {
@@ -26,7 +26,7 @@ void UnfrozenParameters::manage(const std::vector<size_t>& indices) {
   buckets_.append(std::move(dense), buckets);
 }
 
-void UnfrozenParameters::find() {
+void UnfrozenParameters::record() {
   if (all_trainable()) {
     return;
   }
@@ -37,10 +37,10 @@ void UnfrozenParameters::find() {
   }
 }
 
-void UnfrozenParameters::find_in(int task) {
+void UnfrozenParameters::record_in(int task) {
   if (task != searched_task_) {
     searched_task_ = task;
-    find();
+    record();
   }
 }
 
@@ -48,7 +48,7 @@ bool UnfrozenParameters::adopt(int64_t step) {
   if (all_trainable()) {
     return false;
   }
-  find();
+  record();
   std::vector<size_t> unfrozen;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
@@ -64,7 +64,7 @@ bool UnfrozenParameters::adopt(int64_t step) {
       "the parameters that were unfrozen since the last backward",
       parameters_,
       unfrozen);
-  manage(unfrozen);
+  make_trainable(unfrozen);
   return true;
 }
 

@@ -17,7 +17,7 @@ class UnfrozenParameters {
       const ReducerOptions& options);
 
   /// Averages these from now on, in new buckets.
-  void manage(const std::vector<size_t>& indices);
+  void make_trainable(const std::vector<size_t>& indices);
   bool all_trainable() const {
     return trainable_ == parameters_.size();
   }
@@ -25,9 +25,9 @@ class UnfrozenParameters {
   /// Records parameters that are unfrozen now and may be frozen when gradients
   /// are averaged next: all ranks then adopt them, also ranks without a
   /// gradient for them.
-  void find();
+  void record();
   /// As above, once in each backward.
-  void find_in(int task);
+  void record_in(int task);
 
   /// Adopts unfrozen parameters. Returns whether there were any. Throws
   /// `c10::Error` if they differ between ranks. Collective if there are any.

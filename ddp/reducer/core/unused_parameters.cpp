@@ -45,7 +45,8 @@ UnusedParameters::UnusedParameters(
             return each.sparse;
           })) {}
 
-std::vector<size_t> UnusedParameters::find(const GradientListener& listener) {
+std::vector<size_t> UnusedParameters::find_unused(
+    const GradientListener& listener) {
   std::vector<size_t> unused;
   if (reduction_.is_complete() && !has_sparse_) {
     return unused;

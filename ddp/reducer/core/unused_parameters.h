@@ -20,9 +20,9 @@ class UnusedParameters {
       const c10::intrusive_ptr<c10d::Store>& store,
       bool kept_together);
 
-  /// Managed parameters without a new gradient at the end of backward. Throws
+  /// Trainable parameters without a new gradient at the end of backward. Throws
   /// `c10::Error` if one is no longer `listener`'s.
-  std::vector<size_t> find(const GradientListener& listener);
+  std::vector<size_t> find_unused(const GradientListener& listener);
 
   /// Reports them to the others, before the collectives that they are in.
   void announce(const Reduction& reduction) {

@@ -24,7 +24,7 @@ class SparseGradients final : public ReductionObserver {
   /// Whether one is averaged: its parameter is not frozen.
   bool any_trainable() const;
 
-  /// Starts to average managed ones. Collective.
+  /// Starts to average trainable ones. Collective.
   void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
   void on_reduced() override;
