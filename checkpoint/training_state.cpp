@@ -127,7 +127,7 @@ TrainingState& TrainingState::add(const std::string& name, std::string& value) {
       name,
       [&value] { return IValue(value); },
       [&value, name](const IValue& state) -> detail::Commit {
-        detail::check_kind(name, state.isString(), "text");
+        detail::check_kind(name, state.isString(), "string");
         return [&value, text = state.toStringRef()] { value = text; };
       }));
 }

@@ -163,13 +163,13 @@ FOLDER_TEST("a safetensors file's tree is checked") {
     return complaint(path);
   };
   CHECK(reading("[1,2]").empty());
-  CHECK_THAT(reading("{"), Has("no tree of values"));
-  CHECK_THAT(reading("{\"tensor\":1}"), Has("no tree of values"));
+  CHECK_THAT(reading("{"), Has("not a tree of values"));
+  CHECK_THAT(reading("{\"tensor\":1}"), Has("not a tree of values"));
   CHECK_THAT(reading("{\"tensor\":\"w\"}"), Has("no tensor 'w'"));
   CHECK_THAT(reading("{\"a\":1}"), Has("an object 'a'"));
   CHECK_THAT(reading("{}"), Has("an object of 0 keys"));
   CHECK_THAT(reading("{\"tuple\":1}"), Has("no array"));
-  CHECK_THAT(reading("{\"dict\":[1]}"), Has("no key and value"));
+  CHECK_THAT(reading("{\"dict\":[1]}"), Has("not a key and a value"));
   CHECK_THAT(reading("{\"dict\":[[1,1],[1,1]]}"), Has("the key 1 twice"));
   CHECK_THAT(
       reading(std::string(200, '[') + std::string(200, ']')),

@@ -287,7 +287,7 @@ TEST_CASE("only a connection's end counts as the end of the store") {
       "barrier"); // of which nobody knows
   REQUIRE_THAT(
       detail::all_ranks(group, 1, "timed out after 60 s"),
-      Has(". A call that one rank makes"));
+      Has(". All ranks must make the same calls"));
   REQUIRE_THAT(
       detail::all_ranks(group, 1, "rank 2 (process 7) has ended"),
       Has("See what that rank wrote last, and how it ended"));

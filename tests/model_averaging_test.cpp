@@ -35,7 +35,8 @@ RANKS_TEST("an averager goes on in the step of its checkpoint") {
   REQUIRE(
       values(resumed, own, 2) ==
       std::vector<double>(expected.begin() + 2, expected.end()));
-  REQUIRE_THROWS_WITH(resumed.load_state_dict("text"), Has("no averager's"));
+  REQUIRE_THROWS_WITH(
+      resumed.load_state_dict("text"), Has("not an averager's"));
 }
 
 RANKS_TEST("what some rank has a gradient for is averaged on all") {

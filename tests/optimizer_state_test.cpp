@@ -146,7 +146,7 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
   const auto of_parameter = [](const IValue& state, int64_t index) {
     return entry(state, "state", index).toGenericDict();
   };
-  refuse(IValue(3), "it is no dictionary");
+  refuse(IValue(3), "it is not a dictionary");
   refuse(
       c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()),
       "it has no 'param_groups'");
@@ -293,7 +293,7 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
     state.toGenericDict().insert_or_assign("scheduler", scheduler);
     REQUIRE_THROWS_WITH(
         run.state.load_state_dict(state),
-        Has("'scheduler' is no plateau scheduler's"));
+        Has("'scheduler' is not a plateau scheduler's"));
     REQUIRE(count(run, "last_epoch") == 6);
   };
   refuse(3);

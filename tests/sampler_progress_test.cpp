@@ -174,7 +174,7 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   DistributedSampler other(20, 2, 0, SamplerOptions().seed(1));
   REQUIRE_THROWS_WITH(other.load_state_dict(state), Has("seed was 0"));
   REQUIRE_THROWS_WITH(
-      other.load_state_dict(State()), Has("no state of a sampler"));
+      other.load_state_dict(State()), Has("not the state of a sampler"));
   EvaluationSampler another(20, 2, 0);
   REQUIRE_THROWS_WITH(
       another.load_state_dict(state),

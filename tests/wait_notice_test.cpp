@@ -77,8 +77,8 @@ RANKS_TEST(
   REQUIRE_THAT(
       error,
       Has("; rank 0 waits in manual_seed: broadcast of 1 Long from rank 0; "
-          "ranks 1 and 2 wait in Reducer: duplicate. A call that one rank "
-          "makes, such as save_checkpoint, all ranks make"));
+          "ranks 1 and 2 wait in Reducer: duplicate. All ranks must make "
+          "the same calls, such as save_checkpoint"));
   // All ranks say the same.
   const auto store = group.store();
   store->set("error/" + std::to_string(group.rank()), error);
@@ -98,7 +98,7 @@ RANKS_TEST(
         error_of([&] { (void)Reducer(net, group); }),
         Has("Reducer: duplicate over shm failed",
             "has left the group",
-            ". A call that one rank makes"));
+            ". All ranks must make the same calls"));
   }
 }
 
@@ -339,7 +339,7 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
 STARTED_TEST("rank 0 tells which ranks have not reached the group") {
   const auto path = folder + "warnings";
   if (own_rank() == 2) {
-    await(path, " not come to 127.0.0.1:"); // rank 1 may be late, too
+    await(path, " not reached 127.0.0.1:"); // rank 1 may be late, too
   }
   const WarningListener listener([&](const std::string& text) {
     std::ofstream(path, std::ios::app) << text << std::endl;

@@ -88,7 +88,7 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
         detail::check_kind(
             name,
             integral || (std::is_floating_point_v<Number> && state.isDouble()),
-            std::is_floating_point_v<Number> ? "number" : "integer");
+            std::is_floating_point_v<Number> ? "number" : "whole number");
         if constexpr (std::is_integral_v<Number>) {
           const auto wide = state.isInt() ? state.toInt() : state.toBool();
           detail::check_kind(
