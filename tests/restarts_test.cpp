@@ -5,17 +5,7 @@ namespace ddp::test::restarts_test {
 
 /// How many restarts; DDP_TEST_RESTARTS says another number for a longer run.
 int restarts() {
-  const auto text = variable("DDP_TEST_RESTARTS");
-  return text.empty() ? 3 : std::stoi(text);
-}
-
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (auto at = text.find(part); at != std::string::npos;
-       at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
+  return variable("DDP_TEST_RESTARTS", 3);
 }
 
 /// Each attempt but the last fails, and every one has to get as far as a sum.

@@ -314,13 +314,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos;
-       at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 } // namespace ddp::test

@@ -107,7 +107,4 @@ pid_t parent_of(pid_t pid);
 /// The lines of `text`, in order.
 std::vector<std::string> lines_of(const std::string& text);
 
-/// How often `part` occurs in `text`.
-int count_of(const std::string& text, const std::string& part);
-
 } // namespace ddp::test

@@ -72,3 +72,44 @@ class Has : public MatcherBase<std::string> {
  private:
   std::vector<std::string> parts_;
 };
+
+namespace ddp::test {
+
+/// The bytes in hexadecimal digits.
+inline std::string hex(const void* data, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) {
+    const auto byte = static_cast<const unsigned char*>(data)[i];
+    text += "0123456789abcdef"[byte / 16];
+    text += "0123456789abcdef"[byte % 16];
+  }
+  return text;
+}
+
+/// How often `part` occurs in `text`.
+inline int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+/// What the pattern's groups match, for each match.
+inline std::vector<std::vector<std::string>> matches(
+    const std::string& text,
+    const std::string& pattern) {
+  const std::regex form(pattern);
+  std::vector<std::vector<std::string>> all;
+  for (std::sregex_iterator i(text.begin(), text.end(), form), end; i != end;
+       ++i) {
+    auto& groups = all.emplace_back();
+    for (size_t group = 1; group < i->size(); ++group) {
+      groups.push_back((*i)[group]);
+    }
+  }
+  return all;
+}
+
+} // namespace ddp::test

@@ -9,22 +9,6 @@ inline Command example(int ranks, const std::string& name, Words arguments) {
   return with_ddprun(ranks, arguments);
 }
 
-/// What the pattern's groups match, for each match.
-inline std::vector<Words> matches(
-    const std::string& text,
-    const std::string& pattern) {
-  const std::regex form(pattern);
-  std::vector<Words> all;
-  for (std::sregex_iterator i(text.begin(), text.end(), form), end; i != end;
-       ++i) {
-    auto& groups = all.emplace_back();
-    for (size_t group = 1; group < i->size(); ++group) {
-      groups.push_back((*i)[group]);
-    }
-  }
-  return all;
-}
-
 /// What they match first, in a text that they must match.
 inline Words match(const std::string& text, const std::string& pattern) {
   CAPTURE(text, pattern);

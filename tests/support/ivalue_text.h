@@ -1,24 +1,10 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
-#include <torch/types.h>
+#include <tests/support/catch.h>
 
-#include <string>
-#include <utility>
-#include <vector>
+#include <ATen/core/ivalue.h>
 
 namespace ddp::test {
-
-/// The bytes in hexadecimal digits.
-inline std::string hex(const void* data, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) {
-    const auto byte = static_cast<const unsigned char*>(data)[i];
-    text += "0123456789abcdef"[byte / 16];
-    text += "0123456789abcdef"[byte % 16];
-  }
-  return text;
-}
 
 /// The bytes of a number.
 template <typename T>
