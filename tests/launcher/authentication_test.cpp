@@ -3,37 +3,29 @@
 #include <tests/support/skip.h>
 
 #include <launcher/rendezvous/authentication.h>
+#include <tests/launcher/launched_job.h>
 
 namespace ddp::test::authentication_test {
 
-std::string hex(const std::string& bytes) {
-  std::string text;
-  for (const unsigned char each : bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", each);
-    text += digits;
-  }
-  return text;
-}
-
 TEST_CASE("the MAC is Python's for texts and keys of any length", "[unit]") {
   // Byte i of a text of n is (7 i + n) % 256, of its key (5 i + n) % 256.
-  const std::unique_ptr<FILE, int (*)(FILE*)> python(
-      popen(
-          "python3 -c 'import hmac\n"
-          "for n in range(301):\n"
-          "  key = bytes((5 * i + n) % 256 for i in range(300 - n))\n"
-          "  text = bytes((7 * i + n) % 256 for i in range(n))\n"
-          "  print(hmac.new(key, text, \"sha256\").hexdigest())'",
-          "r"),
-      &pclose);
-  REQUIRE(python);
+  const auto python = run(
+      Command{
+          {"python3",
+           "-c",
+           "import hmac\n"
+           "for n in range(301):\n"
+           "  key = bytes((5 * i + n) % 256 for i in range(300 - n))\n"
+           "  text = bytes((7 * i + n) % 256 for i in range(n))\n"
+           "  print(hmac.new(key, text, 'sha256').hexdigest())"},
+          {}},
+      kLong);
+  if (python.exit_code == 127) {
+    skip("there is no python3");
+  }
+  const auto lines = lines_of(python.output);
+  REQUIRE(lines.size() == 301);
   for (int n = 0; n <= 300; ++n) {
-    char line[80];
-    if (std::fgets(line, sizeof line, python.get()) == nullptr) {
-      REQUIRE(n == 0);
-      skip("there is no python3");
-    }
     std::string key;
     std::string text;
     for (int i = 0; i < 300 - n; ++i) {
@@ -42,7 +34,8 @@ TEST_CASE("the MAC is Python's for texts and keys of any length", "[unit]") {
     for (int i = 0; i < n; ++i) {
       text += static_cast<char>(7 * i + n);
     }
-    CHECK(hex(sha256_hmac(key, text)) + "\n" == line);
+    const std::string mac = sha256_hmac(key, text);
+    CHECK(hex(mac.data(), mac.size()) == lines[n]);
   }
 }
 

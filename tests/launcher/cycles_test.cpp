@@ -28,7 +28,7 @@ void run_job(int number, const std::string& folder) {
           "--nproc-per-node " + std::to_string(1 + number % 4) +
           " --grace 0.05 WORKER environment MASTER_PORT then family" +
           (number % 5 == 0 ? " 0" : "")),
-      {{"TMPDIR=" + folder}});
+      {{{"TMPDIR", folder}}});
   const int way = number % 5;
   if (way != 0) {
     job.wait_for_output("ready");

@@ -1,10 +1,7 @@
 // Nodes that meet in an etcd.
 #include <tests/support/catch_plain.h>
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
+#include <common/poll_until.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
 #include <tests/support/skip.h>
@@ -12,101 +9,68 @@
 
 namespace ddp::test::etcd_test {
 
-using Texts = std::vector<std::string>;
-
-/// One that ends with this one; what it says goes into `log`.
-pid_t start_process(Texts words, const std::string& log) {
-  std::vector<char*> arguments;
-  for (std::string& each : words) {
-    arguments.push_back(each.data());
-  }
-  arguments.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int file = open(log.c_str(), O_WRONLY | O_CREAT, 0600);
-    dup2(file, STDOUT_FILENO);
-    dup2(file, STDERR_FILENO);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  return pid;
-}
-
-void end_process(pid_t pid) {
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
-}
+using namespace std::chrono_literals;
 
 /// An etcd of some members, on this host.
 class Etcd {
  public:
-  explicit Etcd(int size = 1, Texts options = {})
-      : options_(std::move(options)) {
-    if (std::system("command -v etcd >etcd.path") != 0 || !has_helper()) {
+  explicit Etcd(int size = 1, const std::string& options = "") {
+    if (std::system("command -v etcd >/dev/null") != 0 || !has_helper()) {
       skip("there is no etcd, or ddprun-etcd is not built (libcurl)");
     }
+    const auto address = [] {
+      return "127.0.0.1:" + std::to_string(free_port());
+    };
     for (int i = 0; i < size; ++i) {
-      clients_.push_back(free_port());
-      peers_.push_back(free_port());
+      clients_.push_back(address());
+      peers_.push_back("http://" + address());
     }
     for (int i = 0; i < size; ++i) {
-      start(i);
+      start(i, options);
     }
   }
-  ~Etcd() {
-    for (size_t i = 0; i < members_.size(); ++i) {
-      end(i);
-    }
-  }
-  Etcd(const Etcd&) = delete;
-  Etcd& operator=(const Etcd&) = delete;
 
   /// For --rdzv-endpoint.
   std::string endpoints() const {
     std::string all;
-    for (const int port : clients_) {
-      all +=
-          (all.empty() ? "127.0.0.1:" : ",127.0.0.1:") + std::to_string(port);
+    for (const std::string& each : clients_) {
+      all += (all.empty() ? "" : ",") + each;
     }
     return all;
   }
 
   /// As if it had lost its power.
-  void end(size_t member) {
-    if (members_[member] > 0) {
-      end_process(std::exchange(members_[member], 0));
-    }
+  void end(int member) {
+    members_.erase(member);
   }
 
-  std::string folder(size_t member) const {
+  std::string folder(int member) const {
     return folder_ / ("m" + std::to_string(member));
   }
 
   /// Runs Python code, which has `call(path, request)` and `key(text)`; what it
   /// writes.
   std::string run(const std::string& code) const {
-    const std::string script = folder_ / "script.py", output = folder_ / "out";
-    std::ofstream(script) << R"(
-import base64, json, time, urllib.request
+    const std::string script = folder_ / "script.py";
+    write_text(script, R"(
+import base64, json, sys, time, urllib.request
 def key(text):
     return base64.b64encode(text.encode()).decode()
 def call(path, request):
     for attempt in range(100):
         try:
             body = json.dumps(request).encode()
-            url = "http://127.0.0.1:)"
-                          << clients_[0] << R"(/v3/" + path
+            url = f"http://{sys.argv[1]}/v3/{path}"
             return json.load(urllib.request.urlopen(url, body, 5))
         except OSError:
             time.sleep(0.1)
     raise SystemExit("the etcd does not answer")
-)" << code;
-    const auto command = "python3 " + script + " >" + output;
-    REQUIRE(std::system(command.c_str()) == 0);
-    std::ostringstream text;
-    text << std::ifstream(output).rdbuf();
-    return text.str();
+)" + code);
+    const Command command{{"python3", script, clients_[0]}, {}};
+    const auto outcome = ddp::test::run(command, kLong);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return outcome.output;
   }
 
  private:
@@ -115,44 +79,28 @@ def call(path, request):
     return fs::exists(fs::path(DDPRUN_PATH).parent_path() / "ddprun-etcd");
   }
 
-  void start(int member) {
-    const auto url = [](int port, const char* scheme) {
-      return scheme + std::string("://127.0.0.1:") + std::to_string(port);
-    };
-    const bool is_encrypted = !options_.empty();
-    const auto own_client =
-        url(clients_[member], is_encrypted ? "https" : "http");
-    const auto own_peer = url(peers_[member], "http");
+  // It ends with this process.
+  void start(int member, const std::string& options) {
+    const auto client =
+        (options.empty() ? "http://" : "https://") + clients_[member];
     std::string cluster;
     for (size_t i = 0; i < peers_.size(); ++i) {
-      cluster += (i == 0 ? "m" : ",m") + std::to_string(i) + "=" +
-          url(peers_[i], "http");
+      cluster += (i == 0 ? "m" : ",m") + std::to_string(i) + "=" + peers_[i];
     }
-    Texts words{
-        "etcd",
-        "--name",
-        "m" + std::to_string(member),
-        "--data-dir",
-        folder(member),
-        "--listen-client-urls",
-        own_client,
-        "--advertise-client-urls",
-        own_client,
-        "--listen-peer-urls",
-        own_peer,
-        "--initial-advertise-peer-urls",
-        own_peer,
-        "--initial-cluster",
-        cluster};
-    words.insert(words.end(), options_.begin(), options_.end());
-    members_.push_back(start_process(words, folder(member) + ".log"));
+    const auto command = "exec setpriv --pdeathsig KILL etcd --name m" +
+        std::to_string(member) + " --data-dir " + folder(member) +
+        " --listen-client-urls " + client + " --advertise-client-urls " +
+        client + " --listen-peer-urls " + peers_[member] +
+        " --initial-advertise-peer-urls " + peers_[member] +
+        " --initial-cluster " + cluster + " " + options + " >" +
+        folder(member) + ".log 2>&1";
+    members_.emplace(member, Command{{"sh", "-c", command}, {}});
   }
 
-  const Texts options_;
   const TemporaryFolder folder_;
-  std::vector<int> clients_;
-  std::vector<int> peers_;
-  std::vector<pid_t> members_;
+  Texts clients_;
+  Texts peers_;
+  std::map<int, Process> members_;
 };
 
 using Jobs = std::vector<std::unique_ptr<LaunchedJob>>;
@@ -181,8 +129,7 @@ int fails_with(
     const std::string& message) {
   const auto jobs = start(1, etcd, "--nnodes=2 " + options, "true");
   const int code = jobs[0]->wait();
-  CAPTURE(jobs[0]->err());
-  CHECK(jobs[0]->err().find(message) != std::string::npos);
+  CHECK_THAT(jobs[0]->err(), Has(message));
   CHECK(jobs[0]->out().empty());
   return code;
 }
@@ -229,13 +176,10 @@ call("auth/enable", {})
 }
 
 TEST_CASE("an etcd that has TLS shows its certificate") {
-  Etcd etcd(1, {"--auto-tls"});
+  Etcd etcd(1, "--auto-tls");
   const auto certificate = etcd.folder(0) + "/fixtures/client/cert.pem";
-  const auto deadline = Clock::now() + std::chrono::seconds(20);
-  while (!std::filesystem::exists(certificate)) {
-    REQUIRE(Clock::now() < deadline);
-    usleep(10000);
-  }
+  REQUIRE(detail::poll_for(
+      20s, 10ms, [&] { return std::filesystem::exists(certificate); }));
   const auto options = "--rdzv-conf=cacert=" + certificate + " --nnodes=2";
   for (auto& each : start(2, etcd, options, "true")) {
     CHECK(each->wait() == 0);
@@ -256,16 +200,20 @@ TEST_CASE("an etcd without a quorum is waited for") {
 
 TEST_CASE("what is no etcd is told at once") {
   const int port = free_port();
-  const TemporaryFolder folder;
-  const pid_t server = start_process(
-      {"python3", "-m", "http.server", std::to_string(port)}, folder / "log");
+  const Process server(Command{
+      {"setpriv",
+       "--pdeathsig",
+       "KILL",
+       "python3",
+       "-m",
+       "http.server",
+       std::to_string(port)},
+      {}});
   LaunchedJob job(words(
       "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" +
       std::to_string(port) + " true"));
   CHECK(job.wait() == 75);
-  CAPTURE(job.err());
-  CHECK(job.err().find("it answers, but is not an etcd") != std::string::npos);
-  end_process(server);
+  CHECK_THAT(job.err(), Has("it answers, but is no etcd"));
 }
 
 } // namespace ddp::test::etcd_test

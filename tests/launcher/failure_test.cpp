@@ -12,8 +12,8 @@ namespace ddp::test::failure_test {
 
 TEST_CASE("the first rank that fails ends all", "[failure]") {
   const auto before = Clock::now();
-  LaunchedJob job(
-      words("--nproc-per-node 4 WORKER fail 2 3"), {{"OMP_NUM_THREADS=1"}});
+  LaunchedJob job =
+      shell("--nproc-per-node 4", "[ $RANK != 2 ] || exit 3; exec sleep 60");
   CHECK(job.wait() == 3);
   CHECK(Clock::now() - before < std::chrono::seconds(10));
   const auto lines = lines_of(job.err());
@@ -25,15 +25,16 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
 
 TEST_CASE("a signal that kills a rank is named", "[failure]") {
   const int signal = GENERATE(SIGKILL, SIGSEGV, SIGTERM);
-  LaunchedJob job(
-      words("--nproc-per-node 2 WORKER die 1 " + std::to_string(signal)));
+  const std::string number = std::to_string(signal);
+  LaunchedJob job = shell(
+      "--nproc-per-node 2",
+      "[ $RANK != 1 ] || kill -" + number + " $$; exec sleep 60");
   CHECK(job.wait() == 128 + signal);
-  CHECK_THAT(
-      job.err(), Has("was killed by signal " + std::to_string(signal) + " ("));
+  CHECK_THAT(job.err(), Has("was killed by signal " + number + " ("));
 }
 
 TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
-  LaunchedJob job(words("WORKER fail 0 255"));
+  LaunchedJob job = shell("", "exit 255");
   CHECK(job.wait() == 255);
   CHECK(lines_of(job.err()).size() == 1);
 }
@@ -52,14 +53,6 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   CHECK(job.wait() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Has("ddprun: rank 3 "));
   CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
-}
-
-TEST_CASE("kill -9 of the agent leaves nothing", "[failure]") {
-  LaunchedJob job(words("--nproc-per-node 4 WORKER family"));
-  job.wait_for_output("ready", 4);
-  REQUIRE(kill(job.agent(), SIGKILL) == 0);
-  CHECK(job.wait() == 128 + SIGKILL);
-  CHECK_THAT(job.err(), Has("the agent (pid "));
 }
 
 // A shell that starts a server and then turns into ddprun: `serve & exec
@@ -133,10 +126,12 @@ TEST_CASE("every end has its report", "[failure]") {
       outcome({"--master-port", port, "true"}, 125),
       Has("cannot listen on 127.0.0.1:" + port));
 
-  LaunchedJob job(words("--report '" + file + "' WORKER wait"));
-  job.wait_for_output("ready");
+  LaunchedJob job(
+      words("--nproc-per-node 4 --report '" + file + "' WORKER family"));
+  job.wait_for_output("ready", 4);
   kill(job.agent(), SIGKILL);
-  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL); // and leaves nothing
+  CHECK_THAT(job.err(), Has("the agent (pid "));
   CHECK_THAT(read_text(file), Has("\"infrastructure\""));
 }
 

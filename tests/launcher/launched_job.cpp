@@ -4,33 +4,28 @@
 
 #include <cerrno>
 
+#include <common/poll_until.h>
+#include <common/random_name.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <utmp.h>
 
 namespace ddp::test {
 namespace {
 
+constexpr const char* kMark = "DDP_TEST_MARK";
 constexpr std::chrono::seconds kPatience(20);
+constexpr std::chrono::milliseconds kInterval(1);
 constexpr std::chrono::seconds kPatienceForDeath(5);
-
-int milliseconds_until(Clock::time_point deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return std::max(0, static_cast<int>(left.count()));
-}
 
 // False where it is still alive at the deadline.
 bool dies_until(pid_t pid, Clock::time_point deadline) {
-  const FileDescriptor process(
-      static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const FileDescriptor process = open_process(pid);
   pollfd ended{process.get(), POLLIN, 0};
-  return !process || poll(&ended, 1, milliseconds_until(deadline)) > 0;
+  return !process || poll(&ended, 1, detail::milliseconds_until(deadline)) > 0;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -55,25 +50,20 @@ std::vector<pid_t> processes_with(const std::string& mark) {
   return found;
 }
 
-void change_environment(const std::vector<std::string>& changes) {
-  for (const std::string& change : changes) {
-    const size_t equals = change.find('=');
-    if (equals == std::string::npos) {
-      unsetenv(change.c_str());
-    } else {
-      setenv(change.substr(0, equals).c_str(), &change[equals + 1], 1);
-    }
-  }
+// The state of a process, and its parent.
+std::pair<std::string, pid_t> state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string number;
+  std::string name; // has no spaces in these tests
+  std::pair<std::string, pid_t> found;
+  file >> number >> name >> found.first >> found.second;
+  return found;
 }
 
-[[noreturn]] void run_ddprun(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv = {const_cast<char*>("ddprun")};
-  for (const std::string& argument : arguments) {
-    argv.push_back(const_cast<char*>(argument.c_str()));
+void await(const std::string& error, const std::function<bool()>& holds) {
+  if (!detail::poll_for(kPatience, kInterval, holds)) {
+    throw std::runtime_error(error);
   }
-  argv.push_back(nullptr);
-  execv(DDPRUN_PATH, argv.data());
-  _exit(111);
 }
 
 } // namespace
@@ -81,9 +71,7 @@ void change_environment(const std::vector<std::string>& changes) {
 LaunchedJob::LaunchedJob(
     const std::vector<std::string>& arguments,
     const JobSetup& setup) {
-  std::random_device random;
-  mark_ = "DDP_TEST_MARK=" + std::to_string(random()) + "-" +
-      std::to_string(random());
+  mark_ = detail::random_name();
   start(arguments, setup);
 }
 
@@ -112,12 +100,15 @@ void LaunchedJob::start(
       out_pipe_.reset();
       login_tty(terminal);
     }
-    change_environment({mark_, "OMP_NUM_THREADS"});
-    change_environment(setup.environment);
+    set_variables({{kMark, mark_}, {"OMP_NUM_THREADS", ""}});
+    set_variables(setup.environment);
     if (setup.before_exec) {
       setup.before_exec();
     }
-    run_ddprun(arguments);
+    Command command{{DDPRUN_PATH}, {}};
+    command.arguments.insert(
+        command.arguments.end(), arguments.begin(), arguments.end());
+    become(command);
   }
   write_all(in.write_end.get(), setup.stdin_text);
   if (!setup.terminal) {
@@ -139,29 +130,26 @@ LaunchedJob::~LaunchedJob() {
 }
 
 pid_t LaunchedJob::agent() const {
-  const auto deadline = Clock::now() + kPatience;
-  while (Clock::now() < deadline) {
-    const auto children = children_of(pid_);
-    if (!children.empty()) {
-      return children.front();
-    }
-    sched_yield();
-  }
-  throw std::runtime_error("there is no agent");
+  std::vector<pid_t> children;
+  await("there is no agent", [&] {
+    children = children_of(pid_);
+    return !children.empty();
+  });
+  return children.front();
 }
 
 pid_t LaunchedJob::store() const {
-  const auto deadline = Clock::now() + kPatience;
-  while (Clock::now() < deadline) {
-    for (pid_t each : children_of(agent())) {
-      if (read_text("/proc/" + std::to_string(each) + "/comm") ==
-          "ddprun-store\n") {
-        return each;
-      }
-    }
-    sched_yield();
-  }
-  throw std::runtime_error("there is no store");
+  std::vector<pid_t> children;
+  std::vector<pid_t>::iterator store;
+  await("there is no store", [&] {
+    children = children_of(agent());
+    store = std::find_if(children.begin(), children.end(), [](pid_t each) {
+      return read_text("/proc/" + std::to_string(each) + "/comm") ==
+          "ddprun-store\n";
+    });
+    return store != children.end();
+  });
+  return *store;
 }
 
 pid_t LaunchedJob::worker(int rank) {
@@ -182,7 +170,7 @@ bool LaunchedJob::read_some(Clock::time_point deadline) {
   if (!out_pipe_ && !err_pipe_) {
     return false;
   }
-  if (poll(polled, 2, milliseconds_until(deadline)) == 0) {
+  if (poll(polled, 2, detail::milliseconds_until(deadline)) == 0) {
     throw std::runtime_error(
         "no output in time; so far:\n" + out_ + "\nand on stderr:\n" + err_);
   }
@@ -238,28 +226,18 @@ int LaunchedJob::wait_unread() {
 }
 
 bool LaunchedJob::leaves_nothing() const {
-  const auto deadline = Clock::now() + kPatienceForDeath;
-  for (;;) {
-    const auto left = processes_with(mark_);
-    if (left.empty()) {
-      return true;
-    }
-    if (!dies_until(left.front(), deadline)) {
-      return false;
-    }
-  }
+  return detail::poll_for(kPatienceForDeath, kInterval, [&] {
+    return processes_with(mark_).empty();
+  });
 }
 
 void LaunchedJob::wait_until_half_full() const {
   const int half = fcntl(out_pipe_.get(), F_GETPIPE_SZ) / 2;
-  const auto deadline = Clock::now() + kPatience;
-  for (int held = 0; held < half;) {
-    if (Clock::now() > deadline) {
-      throw std::runtime_error("the output pipe did not fill up in time");
-    }
-    sched_yield();
+  await("the output pipe did not fill up in time", [&] {
+    int held = 0;
     ioctl(out_pipe_.get(), FIONREAD, &held);
-  }
+    return held >= half;
+  });
 }
 
 void LaunchedJob::close_output() {
@@ -278,31 +256,14 @@ void wait_for_death(pid_t pid) {
 }
 
 void wait_for_state(pid_t pid, const std::string& states) {
-  const auto deadline = Clock::now() + kPatienceForDeath;
-  std::string state;
-  while (Clock::now() < deadline) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string number;
-    std::string name; // has no spaces in these tests
-    if (file >> number >> name >> state &&
-        states.find(state) != std::string::npos) {
-      return;
-    }
-    sched_yield();
-  }
-  throw std::runtime_error(
-      "process " + std::to_string(pid) + " is in state " + state + ", not in " +
-      states);
+  await("process " + std::to_string(pid) + " is in no state of " + states, [&] {
+    const auto state = state_of(pid).first;
+    return !state.empty() && states.find(state) != std::string::npos;
+  });
 }
 
 pid_t parent_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string number;
-  std::string name; // has no spaces in these tests
-  std::string state;
-  pid_t parent = 0;
-  file >> number >> name >> state >> parent;
-  return parent;
+  return state_of(pid).second;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -9,6 +9,7 @@
 
 #include <common/file_descriptor.h>
 #include <tests/launcher/words.h>
+#include <tests/support/process.h>
 
 namespace ddp::test {
 
@@ -16,8 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 /// How a test starts ddprun.
 struct JobSetup {
-  /// "NAME=value" to set, "NAME" to unset.
-  std::vector<std::string> environment;
+  Environment environment;
   std::string stdin_text = {};
   /// One terminal for its standard input, output and error; else pipes.
   bool terminal = false;
@@ -94,11 +94,20 @@ class LaunchedJob {
   std::string err_;
 };
 
+/// `ddprun OPTIONS sh -c SCRIPT`, with one thread for each rank.
+inline LaunchedJob shell(
+    const std::string& options,
+    const std::string& script) {
+  auto line = words(options + " --env OMP_NUM_THREADS=1 sh -c");
+  line.push_back(script);
+  return LaunchedJob(line);
+}
+
 /// Waits until this process is dead (a zombie counts); throws after 5 s.
 void wait_for_death(pid_t pid);
 
 /// Waits until this process is stopped ('T') or in whatever other state of
-/// proc(5); throws after 5 s.
+/// proc(5); throws after 20 s.
 void wait_for_state(pid_t pid, const std::string& states);
 
 /// The process that started this one; 0 where there is none.

@@ -18,13 +18,6 @@ fs::path run_in(const TemporaryFolder& folder) {
   return folder / *folder.names().begin();
 }
 
-// `ddprun OPTIONS sh -c SCRIPT`, with ranks that all run.
-LaunchedJob shell(const std::string& options, const std::string& script) {
-  auto line = words(options + " --env OMP_NUM_THREADS=1 sh -c");
-  line.push_back(script);
-  return LaunchedJob(line);
-}
-
 TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
   const TemporaryFolder folder;
   const auto run = [&] {

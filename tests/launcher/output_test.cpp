@@ -27,12 +27,6 @@ void check_lines(const std::string& text, int ranks, int count, int odd) {
   }
 }
 
-LaunchedJob shell(int ranks, const std::string& script) {
-  return LaunchedJob(
-      {"--nproc-per-node", std::to_string(ranks), "sh", "-c", script},
-      {{"OMP_NUM_THREADS=1"}});
-}
-
 TEST_CASE("lines of many writers stay whole", "[output]") {
   LaunchedJob job(words("--nproc-per-node 8 WORKER lines 2000"));
   CHECK(job.wait() == 0);
@@ -41,14 +35,14 @@ TEST_CASE("lines of many writers stay whole", "[output]") {
 }
 
 TEST_CASE("one rank's output has no prefix", "[output]") {
-  LaunchedJob job = shell(1, "echo out; echo err >&2; printf partial");
+  LaunchedJob job = shell("", "echo out; echo err >&2; printf partial");
   CHECK(job.wait() == 0);
   CHECK(job.out() == "out\npartial\n");
   CHECK(job.err() == "err\n");
 }
 
 TEST_CASE("long lines of one rank arrive as they are", "[output]") {
-  LaunchedJob job = shell(1, "head -c 300000 /dev/zero; echo; echo next");
+  LaunchedJob job = shell("", "head -c 300000 /dev/zero; echo; echo next");
   CHECK(job.wait() == 0);
   CHECK(job.out() == std::string(300000, '\0') + "\nnext\n");
 }
@@ -63,7 +57,7 @@ TEST_CASE("output without a reader is dropped, and said to be", "[output]") {
 }
 
 TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
-  LaunchedJob job = shell(1, "(trap '' TERM; sleep 60) & echo started");
+  LaunchedJob job = shell("", "(trap '' TERM; sleep 60) & echo started");
   CHECK(job.wait() == 0); // long before the 60 s
   CHECK(job.out() == "started\n");
 }

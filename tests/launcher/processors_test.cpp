@@ -3,7 +3,6 @@
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <cerrno>
 
 #include <common/cpu_quota.h>
@@ -12,6 +11,8 @@
 #include <common/text.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/affinity/machine.h>
+#include <tests/launcher/option_parsing.h>
+#include <tests/support/process.h>
 #include <launcher/cli/options/option_values.h>
 #include <tests/support/temporary_folder.h>
 
@@ -360,9 +361,7 @@ TEST_CASE("binding: a process moves to its place", "[unit]") {
   CHECK(apply_place(place) == EINVAL); // no CPU
   CPU_SET(last, &place.cpus);
   place.memory_nodes = {0};
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
+  Process moved([&] {
     const int error = apply_place(place);
     const cpu_set_t now = allowed_cpus();
     int mode = -1;
@@ -370,11 +369,9 @@ TEST_CASE("binding: a process moves to its place", "[unit]") {
     const bool told =
         syscall(SYS_get_mempolicy, &mode, mask, 8 * sizeof mask, 0, 0) == 0;
     const bool near = mode == MPOL_PREFERRED && mask[0] == 1;
-    _exit(error != 0 ? 1 : !CPU_EQUAL(&now, &place.cpus) ? 2 : told && !near);
-  }
-  int status = -1;
-  waitpid(pid, &status, 0);
-  CHECK(status == 0);
+    return error != 0 ? 1 : !CPU_EQUAL(&now, &place.cpus) ? 2 : told && !near;
+  });
+  CHECK(moved.finish(kLong).exit_code == 0);
 }
 
 } // namespace ddp::test::processors_test

@@ -201,9 +201,9 @@ TEST_CASE("--dry-run shows the ranks of this node", "[unit]") {
 TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
   JobSetup setup;
   setup.environment = {
-      "OMPI_COMM_WORLD_RANK=1",
-      "OMPI_COMM_WORLD_SIZE=2",
-      "OMPI_COMM_WORLD_LOCAL_SIZE=2"};
+      {"OMPI_COMM_WORLD_RANK", "1"},
+      {"OMPI_COMM_WORLD_SIZE", "2"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   LaunchedJob refused({"/bin/true"}, setup);
   CHECK(refused.wait() == 2);
   CHECK_THAT(refused.err(), Has("one of 2 tasks"));

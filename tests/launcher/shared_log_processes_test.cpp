@@ -39,7 +39,7 @@ TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
   unsetenv("DDP_TOKEN");
   CHECK_FALSE(has_secret(trio.host.pid()));
   CHECK_FALSE(has_secret(trio.second.pid()));
-  const JobSetup setup{{"DDP_TOKEN=hush"}};
+  const JobSetup setup{{{"DDP_TOKEN", "hush"}}};
   LaunchedJob job(words("WORKER wait"), setup);
   job.worker(0);
   const pid_t store = job.store();
@@ -128,25 +128,18 @@ TEST_CASE("the store serves where its IPv6 socket is bound", "[rendezvous]") {
 TEST_CASE("helpers end with their agents", "[rendezvous]") {
   const int port = free_port();
   Pipe pipe = make_pipe();
-  const pid_t agent = fork();
-  if (agent == 0) {
-    try {
-      LogProcess host("a", "127.0.0.1", port, true);
-      LogProcess waiting("b", "127.0.0.1", 1); // nobody listens there
-      wait_until_connected({&host});
-      const pid_t pids[2] = {host.pid(), waiting.pid()};
-      if (write(pipe.write_end.get(), pids, sizeof pids) == sizeof pids) {
-        pause();
-      }
-    } catch (...) { // the parent reads nothing
-    }
-    _exit(1);
-  }
+  Process agent([&]() noexcept {
+    LogProcess host("a", "127.0.0.1", port, true);
+    LogProcess waiting("b", "127.0.0.1", 1); // nobody listens there
+    wait_until_connected({&host});
+    const pid_t pids[2] = {host.pid(), waiting.pid()};
+    return write(pipe.write_end.get(), pids, sizeof pids) > 0 ? pause() : 1;
+  });
   pipe.write_end.reset();
   pid_t pids[2] = {};
   REQUIRE(read(pipe.read_end.get(), pids, sizeof pids) == sizeof pids);
-  kill(agent, SIGKILL);
-  waitpid(agent, nullptr, 0);
+  agent.signal(SIGKILL);
+  agent.finish(kLong);
   for (pid_t each : pids) {
     wait_for_death(each);
   }

@@ -168,9 +168,8 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   const pid_t server = fork();
   if (server == 0) {
     dup2(listener.socket.get(), 100); // without O_CLOEXEC
-    execl(STORE_PATH, "ddprun-store", "100", nullptr);
-    _exit(127);
-  }
+    return execl(STORE_PATH, "ddprun-store", "100", nullptr);
+  });
   listener.socket.reset();
   // Would say where this host is, and where the log.
   REQUIRE(run_with_store(
@@ -179,8 +178,6 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   wait_until({&member}, [&] { return member.is_settled(); });
   CHECK_THAT(member.lost, Has("no store of ddprun's"));
   CHECK(member.own_address.empty());
-  kill(server, SIGKILL);
-  waitpid(server, nullptr, 0);
 }
 
 // What nodes write into the job's log, and what of it is taken.

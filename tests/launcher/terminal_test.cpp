@@ -7,7 +7,7 @@
 namespace ddp::test::terminal_test {
 
 JobSetup at_terminal() {
-  return {{"OMP_NUM_THREADS=1"}, "", true, nullptr};
+  return {{{"OMP_NUM_THREADS", "1"}}, "", true, nullptr};
 }
 
 TEST_CASE("rank 0 is told of the terminal", "[terminal]") {

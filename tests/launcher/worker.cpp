@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <common/file_descriptor.h>
 #include <common/heartbeat_page.h>
 
 namespace {
@@ -29,12 +30,8 @@ int my_rank() {
 }
 
 void write_text(const std::string& text, int fd = STDOUT_FILENO) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t size = write(fd, text.data() + done, text.size() - done);
-    if (size <= 0) {
-      _exit(99);
-    }
-    done += static_cast<size_t>(size);
+  if (ddp::write_all(fd, text) != 0) {
+    _exit(99);
   }
 }
 

@@ -5,6 +5,36 @@
 
 namespace ddp::test {
 
+/// Runs `body`; the exit code for that, 1 where it throws or an assertion
+/// fails.
+inline int exit_code_of(const std::function<void()>& body) {
+  int code = 1;
+  try {
+    body();
+    code = 0;
+  } catch (const c10::Error& error) {
+    std::cerr << "it threw: " << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "it threw: " << error.what() << "\n";
+  } catch (...) { // a failed REQUIRE; Catch has shown it
+    std::cerr << "it failed an assertion\n";
+  }
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  return code;
+}
+
+/// A fork of this process that runs `body`. It ends in ten minutes at most.
+inline Process child(const std::function<void()>& body) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  return Process([&] {
+    alarm(600);
+    return exit_code_of(body);
+  });
+}
+
 /// Requires that `body` passes in a fork of this process.
 inline void require_in_child(const std::function<void()>& body) {
   output_of(child(body).finish(kLong));

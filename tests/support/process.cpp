@@ -1,14 +1,13 @@
 #include <tests/support/process.h>
 
-#include <c10/util/Exception.h>
-#include <fcntl.h>
+#include <common/poll_until.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
+#include <cstdlib>
 #include <future>
-#include <iostream>
 #include <stdexcept>
 #include <utility>
 
@@ -43,7 +42,9 @@ std::chrono::seconds patience_for(std::chrono::seconds timeout) {
   return timeout * (factor ? std::atoi(factor) : 1);
 }
 
-[[noreturn]] void become(const Command& command) {
+} // namespace
+
+void become(const Command& command) {
   set_variables(command.environment);
   std::vector<char*> arguments;
   for (const auto& argument : command.arguments) {
@@ -54,43 +55,33 @@ std::chrono::seconds patience_for(std::chrono::seconds timeout) {
   _exit(127);
 }
 
-} // namespace
-
 Process::Process(const Command& command)
     : Process([&]() -> int { become(command); }) {}
 
 Process::Process(const std::function<int()>& body) : start_(Clock::now()) {
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    throw std::runtime_error("pipe2");
-  }
-  pid_ = fork();
+  Pipe pipe = make_pipe();
+  pid_ = check_call(fork(), "fork");
   if (pid_ == 0) {
     setpgid(0, 0);
-    dup2(pipe_ends[1], STDOUT_FILENO);
-    dup2(pipe_ends[1], STDERR_FILENO);
+    dup2(pipe.write_end.get(), STDOUT_FILENO);
+    dup2(pipe.write_end.get(), STDERR_FILENO);
     _exit(body());
   }
-  close(pipe_ends[1]);
-  output_ = pipe_ends[0];
+  output_ = std::move(pipe.read_end);
 }
 
 Process::Process(Process&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
-      output_(std::exchange(other.output_, -1)),
+      output_(std::move(other.output_)),
       text_(std::move(other.text_)),
       start_(other.start_) {}
 
 Process::~Process() {
   if (pid_ > 0) {
     kill_all();
-    const auto deadline = Clock::now() + kTimeToEnd;
-    while (waitpid(pid_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
-      usleep(2000);
-    }
-  }
-  if (output_ >= 0) {
-    close(output_);
+    detail::poll_for(kTimeToEnd, std::chrono::milliseconds(2), [&] {
+      return waitpid(pid_, nullptr, WNOHANG) != 0;
+    });
   }
 }
 
@@ -110,12 +101,12 @@ void Process::kill_all() const {
 }
 
 bool Process::read_some(std::chrono::milliseconds patience) {
-  pollfd ready{output_, POLLIN, 0};
+  pollfd ready{output_.get(), POLLIN, 0};
   if (poll(&ready, 1, static_cast<int>(patience.count())) <= 0) {
     return true;
   }
   char buffer[4096];
-  const auto count = read(output_, buffer, sizeof(buffer));
+  const auto count = read(output_.get(), buffer, sizeof(buffer));
   if (count > 0) {
     text_.append(buffer, static_cast<size_t>(count));
   }
@@ -176,33 +167,6 @@ Outcome Process::finish(std::chrono::seconds timeout) {
   outcome.exit_code =
       WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return outcome;
-}
-
-int exit_code_of(const std::function<void()>& body) {
-  int code = 1;
-  try {
-    body();
-    code = 0;
-  } catch (const c10::Error& error) {
-    std::cerr << "it threw: " << error.what_without_backtrace() << "\n";
-  } catch (const std::exception& error) {
-    std::cerr << "it threw: " << error.what() << "\n";
-  } catch (...) { // a failed REQUIRE; Catch has shown it
-    std::cerr << "it failed an assertion\n";
-  }
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-  return code;
-}
-
-Process child(const std::function<void()>& body) {
-  std::cout.flush();
-  std::fflush(nullptr);
-  return Process([&] {
-    alarm(600);
-    return exit_code_of(body);
-  });
 }
 
 std::vector<Outcome> finish(

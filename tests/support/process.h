@@ -1,8 +1,7 @@
 #pragma once
 
+#include <common/file_descriptor.h>
 #include <tests/support/temporary_folder.h>
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
@@ -34,6 +33,9 @@ void set_variables(const Environment& environment);
 /// How a program ended.
 struct Outcome {
   /// Exit code, or 128 + signal.
+/// Runs it in place of this program, or ends with 127.
+[[noreturn]] void become(const Command& command);
+
   int exit_code = -1;
   /// What it wrote to stdout and stderr.
   std::string output;
@@ -79,17 +81,10 @@ class Process {
   bool read_some(std::chrono::milliseconds patience);
 
   pid_t pid_ = -1;
-  int output_ = -1;
+  FileDescriptor output_;
   std::string text_;
   std::chrono::steady_clock::time_point start_;
 };
-
-/// Runs `body`; the exit code for that, 1 if it throws or an assertion
-/// fails.
-int exit_code_of(const std::function<void()>& body);
-
-/// A fork of this process that runs `body`. It ends in ten minutes at most.
-Process child(const std::function<void()>& body);
 
 /// Waits for all.
 std::vector<Outcome> finish(

@@ -1,3 +1,4 @@
+#include <tests/support/child.h>
 #include <tests/support/folder_of_ranks.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>

@@ -13,13 +13,13 @@ class SharedPage {
  public:
   explicit SharedPage(size_t size = sizeof(Value))
       : descriptor_(memfd_create("page", 0)) {
-    REQUIRE(ftruncate(descriptor_, static_cast<off_t>(size)) == 0);
+    REQUIRE(ftruncate(descriptor_.get(), static_cast<off_t>(size)) == 0);
     void* memory = mmap(
         nullptr,
         sizeof(Value),
         PROT_READ | PROT_WRITE,
         MAP_SHARED,
-        descriptor_,
+        descriptor_.get(),
         0);
     REQUIRE(memory != MAP_FAILED);
     value_ = static_cast<Value*>(memory);
@@ -28,7 +28,6 @@ class SharedPage {
   SharedPage& operator=(const SharedPage&) = delete;
   ~SharedPage() {
     munmap(value_, sizeof(Value));
-    close(descriptor_);
   }
 
   Value& operator*() const {
@@ -38,11 +37,11 @@ class SharedPage {
     return value_;
   }
   std::string descriptor() const {
-    return std::to_string(descriptor_);
+    return std::to_string(descriptor_.get());
   }
 
  private:
-  int descriptor_;
+  FileDescriptor descriptor_;
   Value* value_;
 };
 
