@@ -8,26 +8,27 @@
 
 namespace ddp::test::restart_test {
 
-std::set<std::string> ports(const std::string& text) {
-  std::set<std::string> found;
-  const std::regex form(" port (\\d+)");
-  for (std::sregex_iterator i(text.begin(), text.end(), form), end; i != end;
-       ++i) {
-    found.insert((*i)[1]);
-  }
-  return found;
+// Rank 1 exits with the code at the place of this attempt, while the others
+// wait; all exit with 0 where there is none.
+std::string attempts(const std::string& codes) {
+  return "bash -c 'echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT; "
+         "code=${@:TORCHELASTIC_RESTART_COUNT + 1:1}; [[ $code ]] || exit 0; "
+         "[[ $RANK != 1 ]] || exit $code; exec sleep 60' bash " +
+      codes;
 }
 
 TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
   LaunchedJob job(
-      words("--nproc-per-node 3 --max-restarts 3 WORKER attempts 3 4"));
+      words("--nproc-per-node 3 --max-restarts 3 " + attempts("3 4")));
   CHECK(job.wait() == 0);
   for (const char* attempt : {"attempt 0", "attempt 1"}) {
     CHECK(count_of(job.out(), attempt) >= 1);
   }
   CHECK(count_of(job.out(), "attempt 2") == 3);
   CHECK(count_of(job.out(), "attempt 3") == 0);
-  CHECK(ports(job.out()).size() == 3); // a store of its own each time
+  const auto ports = matches(job.out(), " port (\\d+)");
+  // A store of its own each time.
+  CHECK(std::set<Texts>(ports.begin(), ports.end()).size() == 3);
   CHECK_THAT(job.err(), Has("exited with code 3"));
   CHECK_THAT(job.err(), Has("started again (1 of 3 restarts)\n"));
   CHECK_THAT(job.err(), Has("started again (2 of 3 restarts)\n"));
@@ -35,7 +36,7 @@ TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
 
 TEST_CASE("restarts come to an end", "[restart]") {
   LaunchedJob job(
-      words("--nproc-per-node 2 --max-restarts 2 WORKER attempts 3 4 5 6"));
+      words("--nproc-per-node 2 --max-restarts 2 " + attempts("3 4 5 6")));
   CHECK(job.wait() == 5);
   CHECK(count_of(job.out(), "attempt 2") >= 1);
   CHECK(count_of(job.out(), "attempt 3") == 0);

@@ -73,13 +73,6 @@ int print_environment(const Arguments& names) {
   return 0;
 }
 
-int print_arguments(const Arguments& arguments) {
-  for (const std::string& each : arguments) {
-    write_text("<" + each + ">\n");
-  }
-  return 0;
-}
-
 // Each inherited descriptor but 0, 1 and 2.
 int print_descriptors(const Arguments&) {
   std::string text = "descriptors:";
@@ -94,42 +87,6 @@ int print_descriptors(const Arguments&) {
   closedir(folder);
   write_text(text + "\n");
   return 0;
-}
-
-// What a rank starts with: sessions, signals, standard input.
-int print_state(const Arguments&) {
-  std::string text;
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("SigBlk", 0) == 0 || line.rfind("SigIgn", 0) == 0) {
-      line.replace(line.find('\t'), 1, " ");
-      text += line + "\n";
-    }
-  }
-  char link[64] = {};
-  const ssize_t size = readlink("/proc/self/fd/0", link, sizeof link - 1);
-  text += "stdin " + std::string(link, static_cast<size_t>(size)) + "\n";
-  text += getsid(0) == getpid() ? "own session\n" : "shared session\n";
-  text += getpgrp() == getpid() ? "own group\n" : "shared group\n";
-  write_text(text);
-  return 0;
-}
-
-// fail RANK CODE: that rank exits; the others wait.
-int fail(const Arguments& arguments) {
-  if (my_rank() == std::stoi(arguments.at(0))) {
-    return std::stoi(arguments.at(1));
-  }
-  wait_for_ever();
-}
-
-// die RANK SIGNAL: that rank is killed; the others wait.
-int die(const Arguments& arguments) {
-  if (my_rank() == std::stoi(arguments.at(0))) {
-    std::signal(std::stoi(arguments.at(1)), SIG_DFL); // no sanitizer's report
-    raise(std::stoi(arguments.at(1)));
-  }
-  wait_for_ever();
 }
 
 int wait_for_death(const Arguments&) {
@@ -202,23 +159,6 @@ void write_error_file(
       << R"(", "extraInfo": {"timestamp": "1", "py_callstack": ")" << stack
       << R"(", "consequence": ")" << (consequence ? "true" : "false")
       << R"("}}})";
-}
-
-// attempts CODES: rank 1 exits with the number at the place of this attempt;
-// all others, and all where there is none, exit with 0.
-int attempts(const Arguments& codes) {
-  const auto attempt =
-      static_cast<size_t>(std::atoi(std::getenv("TORCHELASTIC_RESTART_COUNT")));
-  write_text(
-      "attempt " + std::to_string(attempt) + " port " +
-      std::getenv("MASTER_PORT") + "\n");
-  if (attempt >= codes.size()) {
-    return 0;
-  }
-  if (my_rank() == 1) {
-    return std::stoi(codes[attempt]);
-  }
-  wait_for_ever();
 }
 
 ddp::HeartbeatPage* attach_heartbeat() {
@@ -309,13 +249,6 @@ int lines(const Arguments& arguments) {
   return 0;
 }
 
-int flood(const Arguments&) {
-  const std::string text(1023, 'x');
-  for (;;) {
-    write_text(text + "\n");
-  }
-}
-
 // --rdzv-member OPTIONS: as a helper of an agent's that has a lot to tell.
 int flood_agent(const Arguments& /*arguments*/) {
   const int channel = STDIN_FILENO;
@@ -331,20 +264,14 @@ int flood_agent(const Arguments& /*arguments*/) {
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<int(const Arguments&)>> modes = {
       {"environment", print_environment},
-      {"arguments", print_arguments},
       {"descriptors", print_descriptors},
-      {"state", print_state},
-      {"fail", fail},
-      {"die", die},
       {"wait", wait_for_death},
       {"ignore-term", ignore_term},
       {"tell-signals", tell_signals},
       {"family", family},
-      {"attempts", attempts},
       {"beat", beat},
       {"call", call},
       {"lines", lines},
-      {"flood", flood},
       {"--rdzv-member", flood_agent}};
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "tell-signals" || mode == "ignore-term") {
