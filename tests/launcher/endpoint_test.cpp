@@ -2,13 +2,9 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/free_port.h>
 
-#include <sys/socket.h>
-
 #include <common/host_name.h>
-#include <common/numeric_address.h>
-#include <common/scheduler/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
-#include <tests/launcher/launched_job.h>
+#include <tests/launcher/option_parsing.h>
 
 namespace ddp::test::endpoint_test {
 
@@ -31,21 +27,7 @@ std::optional<Listener> listen_for(const NodeOptions& nodes) {
 }
 
 std::string address_of(const Listener& listener) {
-  sockaddr_storage address{};
-  auto* own = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
-  REQUIRE(getsockname(listener.socket.get(), own, &size) == 0);
-  return detail::numeric_address(own);
-}
-
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const LaunchError& error) {
-    return error.what();
-  }
-  return "no error";
+  return local_address(listener.socket.get()).host;
 }
 
 // For documentation, so no machine's.
@@ -77,7 +59,7 @@ TEST_CASE("--bind is an address or an interface", "[unit]") {
   CHECK(address_of_interface("0.0.0.0") == "0.0.0.0");
   CHECK(address_of_interface("0::1") == "::1");
   CHECK_THAT(
-      error_of([] { address_of_interface("eth99"); }),
+      launch_error_of([] { address_of_interface("eth99"); }),
       Has("--bind eth99") && Has("lo (127.0.0.1)"));
 }
 
@@ -89,7 +71,7 @@ TEST_CASE("one agent of the endpoint's machine serves", "[unit]") {
   CHECK(address_of(*first) == "127.0.0.1");
   CHECK_FALSE(listen_for(nodes_at("127.0.0.1", port)));
   CHECK_THAT(
-      error_of([&] { listen_for(told(nodes_at("127.0.0.1", port))); }),
+      launch_error_of([&] { listen_for(told(nodes_at("127.0.0.1", port))); }),
       Has("127.0.0.1:" + std::to_string(port)) && Has("in use"));
 }
 
@@ -103,7 +85,7 @@ TEST_CASE("an address of another machine is not served here", "[unit]") {
   CHECK_FALSE(listen_for(nodes_at(kElsewhere, free_port())));
   CHECK_FALSE(listen_for(nodes_at("no-such-host.invalid", 29400)));
   CHECK_THAT(
-      error_of([] { listen_for(told(nodes_at(kElsewhere, 29400))); }),
+      launch_error_of([] { listen_for(told(nodes_at(kElsewhere, 29400))); }),
       Has("203.0.113.7:29400") && Has("none of its addresses") &&
           Has("--bind"));
 }
@@ -122,7 +104,7 @@ TEST_CASE("this machine's name is served where others reach it", "[unit]") {
   const NodeOptions nodes = nodes_at(detail::host_name(), free_port());
   const auto serve = [&] { return listen_for(nodes); };
   if (outward_address().empty()) { // no network
-    CHECK_THAT(error_of(serve), Has("--bind"));
+    CHECK_THAT(launch_error_of(serve), Has("--bind"));
     return;
   }
   const auto listener = serve();
@@ -142,7 +124,7 @@ TEST_CASE("ports are taken from the range", "[unit]") {
   const Listener first = listen_in_range("127.0.0.1", nodes);
   CHECK(first.port == port);
   CHECK_THAT(
-      error_of([&] { listen_in_range("127.0.0.1", nodes); }),
+      launch_error_of([&] { listen_in_range("127.0.0.1", nodes); }),
       Has("--port-range"));
   nodes.last_port = std::min(port + 20, 65535);
   CHECK(listen_in_range("127.0.0.1", nodes).port > port);

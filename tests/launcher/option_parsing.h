@@ -9,6 +9,18 @@
 
 namespace ddp::test {
 
+/// "EXIT CODE: WORDS" of the LaunchError that `call` throws, "no error" for
+/// none.
+template <typename Call>
+std::string launch_error_of(const Call& call) {
+  try {
+    call();
+  } catch (const LaunchError& error) {
+    return std::to_string(error.exit_code()) + ": " + error.what();
+  }
+  return "no error";
+}
+
 /// What `ddprun arguments...` means in this environment.
 inline LaunchOptions parse(
     const std::vector<std::string>& arguments,
@@ -21,19 +33,14 @@ inline LaunchOptions parse(
       static_cast<int>(argv.size()), argv.data(), environment_of(environment));
 }
 
-/// The message with which that is refused as wrong usage, "no error" for none.
+/// The error with which that is refused as wrong usage.
 inline std::string usage_error_of(
     const std::vector<std::string>& arguments,
     const Variables& environment = {}) {
-  try {
-    parse(arguments, environment);
-  } catch (const LaunchError& error) {
-    const bool one_line =
-        std::string(error.what()).find('\n') == std::string::npos;
-    return error.exit_code() == kExitUsage && one_line ? error.what()
-                                                       : "not a usage error";
-  }
-  return "no error";
+  const auto error = launch_error_of([&] { parse(arguments, environment); });
+  CHECK((error.rfind("2: ", 0) == 0 || error == "no error"));
+  CHECK(error.find('\n') == std::string::npos);
+  return error;
 }
 
 /// Checks that `ddprun line` is refused as wrong usage, with this text.

@@ -7,13 +7,12 @@
 
 #include <common/cpu_quota.h>
 #include <common/processors.h>
-#include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/affinity/machine.h>
+#include <launcher/cli/options/option_values.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/process.h>
-#include <launcher/cli/options/option_values.h>
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::processors_test {
@@ -97,8 +96,6 @@ TEST_CASE("ranks follow what is there", "[unit]") {
 }
 
 // Which CPUs and memory ranks get, on computers made of files.
-
-using Texts = std::vector<std::string>;
 
 /// With processors and graphics cards.
 struct Computer : FakeRoot {
@@ -190,13 +187,9 @@ Texts places(const Computer& root, const Request& request) {
 }
 
 std::string refusal(const Computer& root, const Request& request) {
-  try {
-    places(root, request);
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "no error";
+  const auto error = launch_error_of([&] { places(root, request); });
+  CHECK(error.rfind("2: ", 0) == 0);
+  return error;
 }
 
 const std::string kNode0 = "CPUs 0-3,16-19, memory of node 0";

@@ -1,7 +1,6 @@
 // What a command runs.
 #include <tests/support/catch_plain.h>
 
-#include <common/scheduler/launch_error.h>
 #include <launcher/cli/program.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
@@ -12,12 +11,8 @@ std::string failure_of(
     ProgramKind kind,
     const Texts& command,
     const std::map<std::string, std::string>& environment = {}) {
-  try {
-    resolve_program(kind, command, environment_of(environment));
-  } catch (const LaunchError& error) {
-    return std::to_string(error.exit_code()) + ": " + error.what();
-  }
-  return "none";
+  return launch_error_of(
+      [&] { resolve_program(kind, command, environment_of(environment)); });
 }
 
 struct Script : TemporaryFolder {
