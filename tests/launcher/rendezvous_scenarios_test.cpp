@@ -7,6 +7,30 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Job = SimulatedJob;
 
+// One all of whose nodes have ranks that run.
+struct RunningJob : Job {
+  RunningJob(const SimulatedOptions& settings, int nodes, unsigned seed = 1)
+      : Job(settings, nodes, seed) {
+    run_for(seconds(20));
+    REQUIRE_RUNNING(*this, std::string("0123").substr(0, nodes));
+  }
+};
+
+// All nodes that live end, with this code.
+void require_end(Job& job, int code) {
+  std::vector<int> living;
+  for (int i = 0; i < job.count(); ++i) {
+    if (job.lives(i)) {
+      living.push_back(i);
+    }
+  }
+  CAPTURE(job.history());
+  REQUIRE_FALSE(job.run_for(seconds(60)));
+  for (int i : living) {
+    CHECK(job.node(i).exit_code == code);
+  }
+}
+
 TEST_CASE("Fewer nodes start after the last call", "[unit]") {
   Job job(settings(2, 4), 3);
   job.run_for(seconds(2));
@@ -16,38 +40,29 @@ TEST_CASE("Fewer nodes start after the last call", "[unit]") {
 }
 
 TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
-  Job job(settings(3, 3), 3);
-  job.run_for(seconds(6));
+  RunningJob job(settings(3, 3), 3);
   job.fail_rank(1, true);
   job.fail_rank(2);
-  REQUIRE_FALSE(job.run_for(seconds(20)));
+  require_end(job, 3);
   for (int i = 0; i < 3; ++i) {
-    CAPTURE(i, job.history());
-    REQUIRE(job.exit_code(i) == 3);
-    REQUIRE(job.machine(i).membership().failure->node == "id2");
+    CHECK(job.node(i).machine->membership().failure->node == "id2");
   }
 }
 
 TEST_CASE(
     "A job that fails and is ended, too, has the failure's code",
     "[unit]") {
-  Job job(settings(3, 3), 3);
-  job.run_for(seconds(20));
-  REQUIRE_RUNNING(job, "012");
+  RunningJob job(settings(3, 3), 3);
   job.fail_rank(1);
   job.run_for(milliseconds(500));
   job.end_job(0);
-  REQUIRE_FALSE(job.run_for(seconds(20)));
-  CHECK(job.exit_code(0) == 3);
-  CHECK(job.exit_code(2) == 3);
+  require_end(job, 3);
 }
 
 // How it ended is known before the log is lost.
 TEST_CASE("A job that fails as its log's host leaves ends", "[unit]") {
   for (unsigned seed = 0; seed < 20; ++seed) {
-    Job job(settings(1, 2), 2, seed);
-    job.run_for(seconds(20));
-    REQUIRE_RUNNING(job, "01");
+    RunningJob job(settings(1, 2), 2, seed);
     job.fail_rank(1);
     job.leave(0);
     CAPTURE(seed, job.history());
@@ -57,47 +72,36 @@ TEST_CASE("A job that fails as its log's host leaves ends", "[unit]") {
 
 // Which the loss of a node explains: without the signal others would go on.
 TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
-  Job job(settings(2, 3), 3);
-  job.run_for(seconds(20));
-  REQUIRE_RUNNING(job, "012");
+  RunningJob job(settings(2, 3), 3);
   job.crash(2);
   job.fail_rank(0, true);
   job.run_for(milliseconds(500));
   job.end_job(1);
-  REQUIRE_FALSE(job.run_for(seconds(60)));
-  CHECK(job.exit_code(0) == 130);
-  CHECK(job.exit_code(1) == 130);
+  require_end(job, 130);
 }
 
 TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
-  Job job(settings(3, 3, 2), 3);
-  job.run_for(seconds(6));
+  RunningJob job(settings(3, 3, 2), 3);
   for (int restart = 1; restart <= 2; ++restart) {
     job.fail_rank(restart);
     job.run_for(seconds(8));
     REQUIRE_RUNNING(job, "012");
     for (int i = 0; i < 3; ++i) {
-      REQUIRE(job.machine(i).membership().plan.restarts == restart);
+      REQUIRE(job.node(i).machine->membership().plan.restarts == restart);
     }
   }
   job.fail_rank(0);
-  REQUIRE_FALSE(job.run_for(seconds(20)));
-  REQUIRE(job.exit_code(1) == 3);
+  require_end(job, 3);
 }
 
 TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
-  Job job(settings(3, 3), 3);
-  job.run_for(seconds(6));
+  RunningJob job(settings(3, 3), 3);
   job.finish_ranks(0);
   job.run_for(seconds(30));
   REQUIRE(job.lives(0));
   job.finish_ranks(1);
   job.finish_ranks(2);
-  REQUIRE_FALSE(job.run_for(seconds(10)));
-  for (int i = 0; i < 3; ++i) {
-    INFO(job.history());
-    REQUIRE(job.exit_code(i) == 0);
-  }
+  require_end(job, 0);
 }
 
 // Whose log is served for some time, until all have read how the job ended.
@@ -105,12 +109,12 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
   const bool is_fixed = GENERATE(true, false);
   for (unsigned seed = 1; seed <= 100; ++seed) {
     CAPTURE(is_fixed, seed);
-    Job job(settings(is_fixed ? 3 : 2, 3), 3, seed);
-    job.run_for(seconds(12));
+    RunningJob job(settings(is_fixed ? 3 : 2, 3), 3, seed);
     for (int i = 0; i < 3; ++i) {
       job.finish_ranks(i);
     }
-    while (job.machine(0).membership().phase != Membership::Phase::kEnded) {
+    while (job.node(0).machine->membership().phase !=
+           Membership::Phase::kEnded) {
       job.run_for(milliseconds(10));
     }
     job.set_link(0, 2, false);
@@ -125,28 +129,23 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
 }
 
 TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
-  Job job(settings(2, 4), 2);
-  job.run_for(seconds(8));
-  REQUIRE_RUNNING(job, "01");
+  RunningJob job(settings(2, 4), 2);
   job.add_node();
   job.run_for(seconds(12));
   REQUIRE_RUNNING(job, "012");
-  REQUIRE(job.machine(2).membership().plan.restarts == 0);
-  REQUIRE(job.machine(2).membership().plan.index_of("id2") == 2);
+  REQUIRE(job.node(2).machine->membership().plan.restarts == 0);
+  REQUIRE(job.node(2).machine->membership().plan.index_of("id2") == 2);
 }
 
 TEST_CASE("A node more than the job has places", "[unit]") {
   for (int restarts : {0, 1}) {
-    Job job(settings(2, 2, restarts), 2);
-    job.run_for(seconds(5));
+    RunningJob job(settings(2, 2, restarts), 2);
     const int spare = job.add_node();
     job.run_for(seconds(5));
     REQUIRE_RUNNING(job, "01");
     if (restarts == 0) { // is there by mistake
-      REQUIRE(job.exit_code(spare) == 2);
-      REQUIRE(
-          job.exit_text(spare).find("has its nodes (n0, n1)") !=
-          std::string::npos);
+      REQUIRE(job.node(spare).exit_code == 2);
+      REQUIRE_THAT(job.node(spare).exit_text, Has("has its nodes (n0, n1)"));
     } else { // waits for another's place
       REQUIRE(job.lives(spare));
     }
@@ -160,9 +159,7 @@ TEST_CASE(
   for (unsigned seed = 1; seed <= 100; ++seed) {
     CAPTURE(waits_already, seed);
     // A fixed job refuses nodes while it runs.
-    Job job(at_server(settings(waits_already ? 1 : 2, 2)), 2, seed);
-    job.run_for(seconds(12));
-    REQUIRE_RUNNING(job, "01");
+    RunningJob job(at_server(settings(waits_already ? 1 : 2, 2)), 2, seed);
     const auto add_next = [&] {
       job.add_node();
       job.add_node();
@@ -182,20 +179,16 @@ TEST_CASE(
 }
 
 TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
-  Job job(settings(3, 3), 3);
-  job.run_for(seconds(6));
+  RunningJob job(settings(3, 3), 3);
   job.crash(1);
-  REQUIRE_FALSE(job.run_for(seconds(30)));
-  REQUIRE(job.exit_code(0) == 75);
-  REQUIRE(job.exit_code(2) == 75);
-  REQUIRE(job.exit_text(2).find("node n1 was not heard") != std::string::npos);
+  require_end(job, 75);
+  REQUIRE_THAT(job.node(2).exit_text, Has("node n1 was not heard"));
 }
 
 TEST_CASE(
     "A fixed job with restarts waits for a lost node's successor",
     "[unit]") {
-  Job job(settings(3, 3, 1), 3);
-  job.run_for(seconds(6));
+  RunningJob job(settings(3, 3, 1), 3);
   job.crash(1);
   job.run_for(seconds(30));
   REQUIRE_RUNNING(job, "");
@@ -205,9 +198,7 @@ TEST_CASE(
 }
 
 TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
-  Job job(settings(1, 4, 1), 4);
-  job.run_for(seconds(5));
-  REQUIRE_RUNNING(job, "0123");
+  RunningJob job(settings(1, 4, 1), 4);
   SECTION("dead") {
     job.crash(0);
   }
@@ -222,7 +213,7 @@ TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
   job.run_for(seconds(60));
   for (int i = 1; i < 4; ++i) {
     CAPTURE(i, job.history());
-    REQUIRE(job.exit_code(i) == 75);
+    REQUIRE(job.node(i).exit_code == 75);
   }
   if (!job.lives(0)) { // it begins anew
     job.add_node(true);
@@ -259,9 +250,7 @@ TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
 }
 
 TEST_CASE("The nodes that reach a service go on", "[unit]") {
-  Job job(at_server(settings(1, 4)), 4);
-  job.run_for(seconds(12));
-  REQUIRE_RUNNING(job, "0123");
+  RunningJob job(at_server(settings(1, 4)), 4);
   SECTION("dead") {
     job.crash(0);
     job.run_for(seconds(30));
@@ -272,14 +261,14 @@ TEST_CASE("The nodes that reach a service go on", "[unit]") {
     job.set_link(2, job.kServer, false);
     job.run_for(seconds(60));
     REQUIRE_RUNNING(job, "13");
-    REQUIRE(job.exit_code(0) == 75);
-    REQUIRE(job.exit_code(2) == 75);
+    REQUIRE(job.node(0).exit_code == 75);
+    REQUIRE(job.node(2).exit_code == 75);
   }
   SECTION("gone of its own will") {
     job.leave(0);
     job.run_for(seconds(30));
     REQUIRE_RUNNING(job, "123");
-    REQUIRE(job.exit_code(0) == 143);
+    REQUIRE(job.node(0).exit_code == 143);
   }
 }
 

@@ -68,8 +68,9 @@ void run_schedule(unsigned seed) {
   int connected = 0;
   for (int i = 0; i < job.count(); ++i) {
     lives += job.lives(i) ? 1 : 0;
-    runs += job.lives(i) && job.running_epoch(i) != 0 ? 1 : 0;
-    connected += job.lives(i) && job.machine(i).membership().nodes.size() > 0;
+    runs += job.lives(i) && job.node(i).epoch != 0 ? 1 : 0;
+    connected +=
+        job.lives(i) && job.node(i).machine->membership().nodes.size() > 0;
   }
   CAPTURE(seed, least, most, lives, runs, job.faults(), job.history());
   REQUIRE(job.faults().empty());

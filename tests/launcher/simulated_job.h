@@ -31,7 +31,7 @@ struct SimulatedJob : SimulatedNodes {
   std::string running() const {
     std::string text;
     for (int i = 0; i < count(); ++i) {
-      if (lives(i) && running_epoch(i) != 0) {
+      if (lives(i) && node(i).epoch != 0) {
         text += std::to_string(i);
       }
     }

@@ -1,7 +1,7 @@
 #include <tests/launcher/simulated_nodes.h>
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 #include <tuple>
 
 using ddp::Entry;
@@ -9,11 +9,7 @@ using ddp::NodeStateMachine;
 using std::chrono::milliseconds;
 using Kind = NodeStateMachine::Action::Kind;
 
-namespace {
-
-constexpr milliseconds kBeat(1000);
-
-} // namespace
+static constexpr milliseconds kBeat(1000);
 
 SimulatedNodes::SimulatedNodes(const SimulatedOptions& settings, unsigned seed)
     : settings_(settings),
@@ -45,26 +41,6 @@ int SimulatedNodes::add_node(bool serves) {
   return count() - 1;
 }
 
-bool SimulatedNodes::lives(int node) const {
-  return exit_code(node) == -1;
-}
-
-int SimulatedNodes::exit_code(int node) const {
-  return nodes_.at(static_cast<size_t>(node)).code;
-}
-
-const std::string& SimulatedNodes::exit_text(int node) const {
-  return nodes_.at(static_cast<size_t>(node)).text;
-}
-
-const NodeStateMachine& SimulatedNodes::machine(int node) const {
-  return *nodes_.at(static_cast<size_t>(node)).machine;
-}
-
-int SimulatedNodes::running_epoch(int node) const {
-  return nodes_.at(static_cast<size_t>(node)).epoch;
-}
-
 void SimulatedNodes::note(int node, const std::string& what) {
   history_ +=
       std::to_string(now_.time_since_epoch() / milliseconds(1) - 3600000) +
@@ -72,14 +48,14 @@ void SimulatedNodes::note(int node, const std::string& what) {
 }
 
 bool SimulatedNodes::reaches(int a, int b) const {
-  return a == b || cut_.count({std::min(a, b), std::max(a, b)}) == 0;
+  return a == b || cut_.count(std::minmax(a, b)) == 0;
 }
 
 void SimulatedNodes::set_link(int a, int b, bool up) {
   if (up) {
-    cut_.erase({std::min(a, b), std::max(a, b)});
+    cut_.erase(std::minmax(a, b));
   } else {
-    cut_[{std::min(a, b), std::max(a, b)}] = true;
+    cut_.insert(std::minmax(a, b));
     note(a, "cut from n" + std::to_string(b));
   }
 }
@@ -92,20 +68,14 @@ void SimulatedNodes::mend_all() {
 // Gone by whatever way: its log with it, which its clients that it reaches
 // are told by the kernel.
 void SimulatedNodes::go(int index, int code, const std::string& text) {
-  Node& node = nodes_[static_cast<size_t>(index)];
-  node.code = code;
-  node.text = text;
+  Node& node = nodes_[index];
+  node.exit_code = code;
+  node.exit_text = text;
   node.epoch = 0;
   node.outbox.clear();
   note(index, "gone with " + std::to_string(code) + " " + text);
-  close_logs_of(index);
-}
-
-void SimulatedNodes::close_logs_of(int host) {
   for (Log& log : logs_) {
-    if (log.host == host) {
-      log.is_open = false;
-    }
+    log.is_open = log.is_open && log.host != index;
   }
 }
 
@@ -115,20 +85,20 @@ void SimulatedNodes::crash(int node) {
 
 void SimulatedNodes::leave(int node) {
   note(node, "asked to leave");
-  nodes_[static_cast<size_t>(node)].machine->leave(143, "left", now_);
+  nodes_[node].machine->leave(143, "left", now_);
 }
 
 void SimulatedNodes::suspend(int node, Duration time) {
   note(node, "is suspended");
-  nodes_.at(static_cast<size_t>(node)).suspended_until = now_ + time;
+  nodes_[node].suspended_until = now_ + time;
 }
 
 void SimulatedNodes::end_job(int node) {
-  nodes_.at(static_cast<size_t>(node)).machine->end_job(130, "ended", now_);
+  nodes_[node].machine->end_job(130, "ended", now_);
 }
 
 void SimulatedNodes::fail_rank(int index, bool is_consequence) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.epoch != 0 && !node.stops_at) {
     note(index, "a rank fails");
     node.stops_at = now_ + random_time(0, 3000);
@@ -137,7 +107,7 @@ void SimulatedNodes::fail_rank(int index, bool is_consequence) {
 }
 
 void SimulatedNodes::finish_ranks(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.epoch != 0 && !node.stops_at) {
     note(index, "ranks finish");
     node.epoch = 0;
@@ -146,7 +116,7 @@ void SimulatedNodes::finish_ranks(int index) {
 }
 
 void SimulatedNodes::connect(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.has_connected || random_() % 4 != 0) {
     return;
   }
@@ -172,8 +142,8 @@ void SimulatedNodes::connect(int index) {
 }
 
 void SimulatedNodes::append(int index, const Entry& entry) {
-  const Node& node = nodes_[static_cast<size_t>(index)];
-  Log& log = logs_[static_cast<size_t>(node.log)];
+  const Node& node = nodes_[index];
+  Log& log = logs_[node.log];
   if (entry.type == Entry::Type::kLost) {
     const auto last = log.heard.find(entry.about);
     // It may have come back a moment before this node last heard of anybody.
@@ -184,43 +154,26 @@ void SimulatedNodes::append(int index, const Entry& entry) {
       faults_ += entry.about + " was said to be lost, but is heard\n";
     }
   }
-  static const char* const names[] = {
-      "join",
-      "leave",
-      "lost",
-      "plan",
-      "ready",
-      "start",
-      "failed",
-      "stopped",
-      "finished",
-      "re_rendezvous",
-      "end"};
-  std::string what =
-      names[static_cast<size_t>(entry.type)] + (" " + entry.about);
-  for (const ddp::NodeInfo& each : entry.plan.nodes) {
-    what += " " + each.host;
-  }
-  note(index, "writes " + what + " epoch " + std::to_string(entry.epoch));
+  note(index, "writes " + entry_text(entry));
   log.entries.push_back(entry);
 }
 
 void SimulatedNodes::write(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   while (node.log >= 0 && !node.outbox.empty() &&
          node.outbox.front().first <= now_ &&
-         reaches(index, logs_[static_cast<size_t>(node.log)].host)) {
+         reaches(index, logs_[node.log].host)) {
     append(index, node.outbox.front().second);
     node.outbox.pop_front();
   }
 }
 
 void SimulatedNodes::read(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.log < 0) {
     return;
   }
-  const auto log = static_cast<size_t>(node.log);
+  const int log = node.log;
   if (!reaches(index, logs_[log].host)) {
     return;
   }
@@ -231,7 +184,7 @@ void SimulatedNodes::read(int index) {
     node.machine->log_lost("connection closed", now_);
     return;
   }
-  while (node.code == -1 && node.log == static_cast<int>(log) &&
+  while (node.exit_code == -1 && node.log == log &&
          node.read < logs_[log].entries.size() && random_() % 4 != 0) {
     const Entry entry = logs_[log].entries[node.read++];
     node.machine->entry(entry, now_);
@@ -240,11 +193,11 @@ void SimulatedNodes::read(int index) {
 }
 
 void SimulatedNodes::beat(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.log < 0 || now_ < node.next_beat) {
     return;
   }
-  Log& log = logs_[static_cast<size_t>(node.log)];
+  Log& log = logs_[node.log];
   if (reaches(index, log.host) && log.is_open) {
     const std::string& id = node.machine->self().id;
     node.next_beat = now_ + kBeat;
@@ -258,7 +211,7 @@ void SimulatedNodes::beat(int index) {
 }
 
 void SimulatedNodes::resolve_ranks(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   if (node.stops_at && now_ >= *node.stops_at) {
     node.stops_at.reset();
     node.epoch = 0;
@@ -272,7 +225,7 @@ void SimulatedNodes::resolve_ranks(int index) {
 }
 
 void SimulatedNodes::act(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   for (const NodeStateMachine::Action& action : node.machine->take_actions()) {
     switch (action.kind) {
       case Kind::kPost: {
@@ -320,12 +273,12 @@ void SimulatedNodes::act(int index) {
 }
 
 void SimulatedNodes::step(int index) {
-  Node& node = nodes_[static_cast<size_t>(index)];
+  Node& node = nodes_[index];
   connect(index);
   act(index);
   write(index);
   read(index);
-  if (node.code != -1) {
+  if (node.exit_code != -1) {
     return;
   }
   beat(index);
@@ -367,9 +320,7 @@ bool SimulatedNodes::run_for(Duration time) {
   while (now_ < end && faults_.empty()) {
     now_ += random_time(20, 300);
     std::vector<int> order(nodes_.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      order[i] = static_cast<int>(i);
-    }
+    std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
     for (int each : order) {
       if (lives(each) && now_ >= nodes_[each].suspended_until) {
@@ -378,10 +329,7 @@ bool SimulatedNodes::run_for(Duration time) {
     }
     check();
   }
-  for (int i = 0; i < count(); ++i) {
-    if (lives(i)) {
-      return true;
-    }
-  }
-  return false;
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& each) {
+    return each.exit_code == -1;
+  });
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,24 @@ class SimulatedNodes {
   /// The host of a service that has the log, which is there from the start
   /// where logs outlive nodes (`settings`); for set_link().
   static constexpr int kServer = -1;
+
+  struct Node {
+    std::unique_ptr<ddp::NodeStateMachine> machine;
+    std::string id;
+    int exit_code = -1; // ddprun's; -1 while it lives, -2 where it crashed
+    std::string exit_text;
+    int log = -1; // connected to
+    size_t read = 0; // of its entries
+    bool has_connected = false;
+    bool serves_next = false;
+    std::deque<std::pair<Time, ddp::Entry>> outbox;
+    Time next_beat;
+    int ran_log = -1; // the plan of the running ranks
+    int epoch = 0; // whose ranks run; 0 for none
+    std::optional<Time> stops_at; // the ranks are being stopped
+    std::optional<Time> opens_at; // the ranks' store
+    Time suspended_until;
+  };
 
   SimulatedNodes(const SimulatedOptions& settings, unsigned seed);
 
@@ -49,13 +68,12 @@ class SimulatedNodes {
   int count() const {
     return static_cast<int>(nodes_.size());
   }
-  bool lives(int node) const;
-  /// ddprun's exit code; -1 while it lives, -2 where it crashed.
-  int exit_code(int node) const;
-  const std::string& exit_text(int node) const;
-  const ddp::NodeStateMachine& machine(int node) const;
-  /// The epoch whose ranks run there; 0 for none.
-  int running_epoch(int node) const;
+  const Node& node(int index) const {
+    return nodes_.at(index);
+  }
+  bool lives(int index) const {
+    return node(index).exit_code == -1;
+  }
   /// What went against a promise; empty so far. A line each.
   const std::string& faults() const {
     return faults_;
@@ -74,24 +92,6 @@ class SimulatedNodes {
     std::map<std::string, Time> heard;
     std::map<std::string, Time> returned; // after a long silence
   };
-  struct Node {
-    std::unique_ptr<ddp::NodeStateMachine> machine;
-    std::string id;
-    int code = -1;
-    std::string text;
-    int log = -1; // connected to
-    size_t read = 0; // of its entries
-    bool has_connected = false;
-    bool serves_next = false;
-    std::deque<std::pair<Time, ddp::Entry>> outbox;
-    Time next_beat;
-    int ran_log = -1; // the plan of the running ranks
-    int epoch = 0;
-    std::optional<Time> stops_at; // the ranks are being stopped
-    std::optional<Time> opens_at; // the ranks' store
-    Time suspended_until;
-  };
-
   Duration random_time(int least_ms, int most_ms);
   void step(int node);
   void connect(int node);
@@ -101,9 +101,7 @@ class SimulatedNodes {
   void resolve_ranks(int node);
   void act(int node);
   void append(int node, const ddp::Entry& entry);
-  void close_logs_of(int node);
   bool reaches(int a, int b) const;
-  bool is_cut(int node) const;
   void go(int node, int code, const std::string& text);
   void check();
   void note(int node, const std::string& what);
@@ -114,7 +112,7 @@ class SimulatedNodes {
   std::vector<Node> nodes_;
   std::vector<Log> logs_;
   int endpoint_; // who served there last
-  std::map<std::pair<int, int>, bool> cut_;
+  std::set<std::pair<int, int>> cut_;
   std::string faults_;
   std::string history_;
 };
