@@ -13,8 +13,7 @@ constexpr std::chrono::seconds kWatchdog(600);
 
 /// How many kills; DDP_TEST_KILLS says another number for a longer run.
 int kills(int few) {
-  const char* number = std::getenv("DDP_TEST_KILLS");
-  return number ? std::atoi(number) : few;
+  return variable("DDP_TEST_KILLS", few);
 }
 
 void kill(Process& process) {

@@ -354,11 +354,6 @@ class Loop {
   Reducer reducer_;
 };
 
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::stoull(text) : otherwise;
-}
-
 void check(uint64_t seed, const ProcessGroup& group, const ProcessGroup& own) {
   const auto graph = random_graph(seed, kRanks);
   INFO("DDP_TEST_SEED=" << seed);
@@ -370,16 +365,16 @@ void check(uint64_t seed, const ProcessGroup& group, const ProcessGroup& own) {
 }
 
 TEST_CASE("random nets in random loops get the mean of all ranks") {
-  const auto count = number("DDP_TEST_GRAPHS", 300);
+  const auto count = variable("DDP_TEST_GRAPHS", 300);
   const auto body = [count] {
     const auto group = init_process_group(
         ProcessGroupOptions().timeout(std::chrono::seconds(20)));
     const auto own = group.duplicate();
     if (std::getenv("DDP_TEST_SEED")) {
-      check(number("DDP_TEST_SEED", 0), group, own);
+      check(variable("DDP_TEST_SEED", 0), group, own);
       return;
     }
-    for (uint64_t seed = 1; seed <= count; ++seed) {
+    for (int seed = 1; seed <= count; ++seed) {
       check(seed, group, own);
     }
   };

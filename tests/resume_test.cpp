@@ -202,11 +202,6 @@ std::string result(const std::string& folder) {
   return all;
 }
 
-int number_of_kills() {
-  const auto* text = std::getenv("DDP_TEST_KILLS");
-  return text ? std::atoi(text) : 4;
-}
-
 TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
   const SharedFolder shared;
   Runs runs;
@@ -216,7 +211,7 @@ TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
   const auto expected = result(whole);
   REQUIRE(expected.find("exp_avg") != std::string::npos);
   for (const bool asynchronous : {false, true}) {
-    int left = number_of_kills();
+    int left = variable("DDP_TEST_KILLS", 4);
     for (int run = 0; left > 0; ++run) {
       const auto kills = std::min(left, 5);
       left -= kills;

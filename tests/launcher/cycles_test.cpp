@@ -9,17 +9,6 @@
 
 namespace ddp::test::cycles_test {
 
-// How many jobs; DDP_TEST_CYCLES says another number for a longer run.
-int cycles() {
-  const char* number = std::getenv("DDP_TEST_CYCLES");
-  return number != nullptr ? std::atoi(number) : 40;
-}
-
-int port_in(const std::string& text) {
-  const std::string key = "MASTER_PORT=";
-  return std::stoi(text.substr(text.find(key) + key.size()));
-}
-
 // A job that ends in one of several ways, of which some are violent.
 void run_job(int number, const std::string& folder) {
   // Its children are deaf to SIGTERM.
@@ -44,13 +33,13 @@ void run_job(int number, const std::string& folder) {
   const int expected[] = {0, 128 + SIGINT, -SIGKILL, killed, killed};
   CHECK((code == expected[way] || (way == 1 && code == killed)));
   CHECK(job.leaves_nothing());
-  const int port = port_in(job.out());
+  const int port = std::stoi(matches(job.out(), "MASTER_PORT=(\\d+)").at(0)[0]);
   CHECK(listen_on("127.0.0.1", port).port == port);
 }
 
 TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
   const TemporaryFolder folder;
-  for (int i = 0; i < cycles(); ++i) {
+  for (int i = 0; i < variable("DDP_TEST_CYCLES", 40); ++i) {
     CAPTURE(i);
     run_job(i, folder.path());
   }

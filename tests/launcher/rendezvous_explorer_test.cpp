@@ -349,11 +349,6 @@ struct Explorer {
   }
 };
 
-int number(const char* variable, int usual) {
-  const char* set = std::getenv(variable);
-  return set == nullptr ? usual : std::atoi(set);
-}
-
 TEST_CASE("Every order of some events keeps a job whole", "[explorer]") {
   for (const bool has_service : {false, true}) {
     for (const bool finishes : {false, true}) {
@@ -366,8 +361,8 @@ TEST_CASE("Every order of some events keeps a job whole", "[explorer]") {
       for (const auto& node : job.nodes) {
         REQUIRE(node->epoch == 1);
       }
-      Explorer explorer(number("DDP_TEST_EVENTS", 5), finishes);
-      explorer.explore(job, 0, number("DDP_TEST_FAULTS", 2));
+      Explorer explorer(variable("DDP_TEST_EVENTS", 5), finishes);
+      explorer.explore(job, 0, variable("DDP_TEST_FAULTS", 2));
       INFO(explorer.seen.size() << " states, " << explorer.ends << " ends");
       REQUIRE(explorer.ends > 1000);
     }

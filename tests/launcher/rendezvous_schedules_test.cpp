@@ -81,17 +81,10 @@ void run_schedule(unsigned seed) {
   }
 }
 
-int schedules(int usual) {
-  const char* set = std::getenv("DDP_TEST_SCHEDULES");
-  return set == nullptr ? usual : std::atoi(set);
-}
-
 TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
-  const char* first = std::getenv("DDP_TEST_SEED");
-  const unsigned start =
-      first == nullptr ? 0 : static_cast<unsigned>(std::atoi(first));
-  for (int i = 0; i < schedules(10000); ++i) {
-    run_schedule(start + static_cast<unsigned>(i));
+  const int first = variable("DDP_TEST_SEED", 0);
+  for (int i = 0; i < variable("DDP_TEST_SCHEDULES", 10000); ++i) {
+    run_schedule(static_cast<unsigned>(first + i));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <tests/launcher/simulated_nodes.h>
 #include <tests/support/catch_plain.h>
+#include <tests/support/process.h>
 
 inline SimulatedOptions settings(int least, int most, int restarts = 0) {
   SimulatedOptions settings;

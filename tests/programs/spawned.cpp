@@ -1,6 +1,7 @@
 // spawned COUNT WHAT [ARGUMENT...]: calls ddp::spawn; for tests of it.
 
 #include <ddp/ddp.h>
+#include <tests/support/process.h>
 #include <torch/types.h>
 
 #include <sys/wait.h>
@@ -19,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+using ddp::test::variable;
+
 namespace {
 
 std::vector<std::string> texts;
@@ -26,11 +29,6 @@ int64_t count = 1;
 
 std::string text(size_t i) {
   return i < texts.size() ? texts[i] : "";
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
 }
 
 bool is_chosen() {

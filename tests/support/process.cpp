@@ -18,6 +18,11 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+int variable(const char* name, int usual) {
+  const char* value = std::getenv(name);
+  return value ? std::stoi(value) : usual;
+}
+
 std::string program(const std::string& name) {
   return variable("DDP_PROGRAMS") + "/" + name;
 }
@@ -38,8 +43,7 @@ constexpr std::chrono::seconds kTimeToEnd(10);
 
 /// Sanitizers make programs slow.
 std::chrono::seconds patience_for(std::chrono::seconds timeout) {
-  const char* factor = std::getenv("DDP_TEST_TIMEOUT_FACTOR");
-  return timeout * (factor ? std::atoi(factor) : 1);
+  return timeout * variable("DDP_TEST_TIMEOUT_FACTOR", 1);
 }
 
 } // namespace

@@ -17,6 +17,9 @@ using Environment = std::map<std::string, std::string>;
 /// Of this process's environment; empty where it is not set.
 std::string variable(const char* name);
 
+/// The number that it is set to, or `usual`.
+int variable(const char* name, int usual);
+
 /// The path of a program of tests/programs.
 std::string program(const std::string& name);
 
@@ -30,12 +33,12 @@ struct Command {
 /// Sets variables of this process (or, where empty, unsets them).
 void set_variables(const Environment& environment);
 
-/// How a program ended.
-struct Outcome {
-  /// Exit code, or 128 + signal.
 /// Runs it in place of this program, or ends with 127.
 [[noreturn]] void become(const Command& command);
 
+/// How a program ended.
+struct Outcome {
+  /// Exit code, or 128 + signal.
   int exit_code = -1;
   /// What it wrote to stdout and stderr.
   std::string output;
