@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <launcher/output/output_multiplexer.h>
 #include <poll.h>
-#include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <termios.h>
@@ -108,19 +107,6 @@ struct PumpTest {
     return std::move(pipe.write_end);
   }
 
-  // A rank says an error, and `last`, which is waited for.
-  void say_error(
-      int number,
-      const std::string& text,
-      const std::string& last,
-      int attempt = 0) {
-    REQUIRE(
-        write_all(
-            rank(number, Stream::kErr, attempt).get(), text + last + "\n") ==
-        0);
-    err.until(last);
-  }
-
   void drain() {
     multiplexer->drain();
     REQUIRE(readable(multiplexer->done_fd(), kReadPatience));
@@ -140,27 +126,17 @@ struct PumpTest {
   }
 };
 
-struct Terminal {
-  FileDescriptor master;
-  FileDescriptor slave;
-  Terminal() {
-    int ours = -1;
-    int theirs = -1;
-    // Some containers and chroots have no pseudo-terminals.
-    if (openpty(&ours, &theirs, nullptr, nullptr, nullptr) != 0) {
-      ddp::test::skip("there is no pseudo-terminal");
-    }
-    master = FileDescriptor(ours);
-    slave = FileDescriptor(theirs);
-    termios mode{};
-    tcgetattr(theirs, &mode);
-    cfmakeraw(&mode);
-    tcsetattr(theirs, TCSANOW, &mode);
+// A terminal in raw mode.
+inline PseudoTerminal open_terminal() {
+  try {
+    return make_rank_pty();
+  } catch (const std::exception& error) { // some containers have none
+    skip(error.what());
   }
-};
+}
 
 struct TerminalTest {
-  Terminal terminal;
+  PseudoTerminal terminal = open_terminal();
   FileDescriptor to_keep{dup(terminal.slave.get())};
   Reader reader{std::move(terminal.master)};
   std::unique_ptr<OutputMultiplexer> multiplexer;

@@ -63,13 +63,28 @@ TEST_CASE("only chosen ranks are shown", "[unit]") {
   CHECK(read_text(folder / "logs/attempt_0/0/stderr.log") == "not shown\n");
 }
 
-// What is shown of these lines of a rank.
-std::string shown(const std::string& rank, const std::string& text) {
-  std::string lines;
-  for (const auto& line : lines_of(text)) {
-    lines += "[" + rank + "] " + line + "\n";
+struct Said {
+  int rank;
+  std::string text;
+  bool is_shown;
+  int attempt = 0;
+};
+
+// Ranks say errors, one after the other, each with a line of its own.
+void check_shown(PumpTest& test, const std::vector<Said>& all) {
+  std::string expected;
+  int number = 0;
+  for (const Said& each : all) {
+    const auto last = "#" + std::to_string(++number);
+    say(test.rank(each.rank, Stream::kErr, each.attempt),
+        each.text + last + "\n");
+    test.err.until(last);
+    for (const auto& line : lines_of((each.is_shown ? each.text : "") + last)) {
+      expected += "[" + std::to_string(each.rank) + "] " + line + "\n";
+    }
   }
-  return lines;
+  test.finish();
+  CHECK(test.err.text() == expected);
 }
 
 TEST_CASE("an error of several ranks is shown once", "[unit]") {
@@ -81,20 +96,18 @@ TEST_CASE("an error of several ranks is shown once", "[unit]") {
   const std::string other = "error: c10::Error: no file\n  rank 2 has it\n";
   // A program's own line may come on many ranks.
   const std::string own = "error: no file\n";
-  test.say_error(0, same, "#a");
-  test.say_error(1, same, "#b");
-  test.say_error(1, other, "#c");
-  test.say_error(0, same, "#d"); // its own, again
-  test.say_error(1, same, "#e", 1); // another attempt's
-  test.say_error(0, own, "#f");
-  test.say_error(1, own, "#g");
-  test.finish();
-  CHECK(
-      test.err.text() ==
-      shown("0", same + "#a") + shown("1", "#b") + shown("1", other + "#c") +
-          shown("0", same + "#d") + shown("1", same + "#e") +
-          shown("0", own + "#f") + shown("1", own + "#g"));
-  CHECK(read_text(folder / "logs/attempt_1/1/stderr.log") == same + "#e\n");
+  check_shown(
+      test,
+      {{0, same, true},
+       {1, same, false},
+       {1, other, true},
+       {0, same, true}, // its own, again
+       {1, same, true, 1}, // another attempt's
+       {0, own, true},
+       {1, own, true}});
+  for (const char* attempt : {"logs/attempt_0", "logs/attempt_1"}) {
+    CHECK_THAT(read_text(folder / attempt + "/1/stderr.log"), Has(same + "#"));
+  }
 }
 
 TEST_CASE(
@@ -105,18 +118,12 @@ TEST_CASE(
     return "[W1125 08:00:0" + time + " reducer.cpp:96] Warning: " + who +
         "the gradients are not averaged (function operator())\n";
   };
-  test.say_error(1, text_of("0.1", "ddp: "), "#a");
-  test.say_error(0, text_of("1.2", "ddp: "), "#b");
-  test.say_error(1, text_of("2.3", ""), "#c");
-  test.say_error(0, text_of("3.4", ""), "#d");
-  test.finish();
-  CHECK(
-      test.err.text() ==
-      "[1] " + text_of("0.1", "ddp: ") + "[1] #a\n[0] #b\n[1] " +
-          text_of("2.3", "") + "[1] #c\n[0] " + text_of("3.4", "") +
-          "[0] #d\n"
-          "ddprun: rank 0 has the same warning as rank 1: the gradients are "
-          "not averaged (function operator())...\n");
+  check_shown(
+      test,
+      {{1, text_of("0.1", "ddp: "), true},
+       {0, text_of("1.2", "ddp: "), false},
+       {1, text_of("2.3", ""), true},
+       {0, text_of("3.4", ""), true}});
 }
 
 TEST_CASE("an error is the same whichever rank says it", "[unit]") {
@@ -128,16 +135,12 @@ TEST_CASE("an error is the same whichever rank says it", "[unit]") {
   };
   const std::string first = "0 of 3 on host a";
   const std::string second = "2 of 3 on host node-7.cluster";
-  test.say_error(0, text_of(first, 1), "#a");
-  test.say_error(1, text_of(second, 1), "#b");
-  test.say_error(0, text_of(first, 2), "#c"); // because of another rank
-  test.say_error(1, text_of(second, 0), "#d");
-  test.finish();
-  CHECK(
-      test.err.text() ==
-      shown("0", text_of(first, 1) + "#a") + shown("1", "#b") +
-          shown("0", text_of(first, 2) + "#c") +
-          shown("1", text_of(second, 0) + "#d"));
+  check_shown(
+      test,
+      {{0, text_of(first, 1), true},
+       {1, text_of(second, 1), false},
+       {0, text_of(first, 2), true}, // because of another rank
+       {1, text_of(second, 0), true}});
 }
 
 TEST_CASE("an error that a program catches is shown once", "[unit]") {
@@ -147,19 +150,15 @@ TEST_CASE("an error that a program catches is shown once", "[unit]") {
   const std::string waited = lost + ": barrier failed: timed out after 8 s\n";
   const std::string differs =
       "error: the sampler differs between ranks: rank 0: 100; rank 1: 90\n";
-  test.say_error(0, waited, "#a");
-  test.say_error(1, waited, "#b");
-  test.say_error(1, differs, "#c");
-  test.say_error(0, differs, "#d");
-  // A program's own lines.
-  test.say_error(0, "rank 2 is slow\n", "#e");
-  test.say_error(1, "rank 2 is slow\n", "#f");
-  test.finish();
-  CHECK(
-      test.err.text() ==
-      shown("0", waited + "#a") + shown("1", "#b") +
-          shown("1", differs + "#c") + shown("0", "#d") +
-          shown("0", "rank 2 is slow\n#e") + shown("1", "rank 2 is slow\n#f"));
+  check_shown(
+      test,
+      {{0, waited, true},
+       {1, waited, false},
+       {1, differs, true},
+       {0, differs, false},
+       // A program's own lines.
+       {0, "rank 2 is slow\n", true},
+       {1, "rank 2 is slow\n", true}});
 }
 
 TEST_CASE("each attempt has streams of its own", "[unit]") {

@@ -142,7 +142,7 @@ TEST_CASE(
 
 TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
   PumpTest test;
-  PseudoTerminal pty = make_rank_pty();
+  PseudoTerminal pty = open_terminal();
   CHECK(isatty(pty.slave.get()) == 1);
   CHECK((fcntl(pty.slave.get(), F_GETFD) & FD_CLOEXEC) != 0);
   CHECK((fcntl(pty.master.get(), F_GETFD) & FD_CLOEXEC) != 0);
