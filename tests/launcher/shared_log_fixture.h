@@ -76,11 +76,6 @@ class LogProcess {
     }
   }
 
-  // Whether it has connected, or never will.
-  bool is_settled() const {
-    return !nonce.empty() || !lost.empty();
-  }
-
   void stop() const {
     kill(pid_, SIGSTOP);
     wait_for_state(pid_, "T");
@@ -132,12 +127,20 @@ inline void wait_until(
   }
 }
 
-inline void wait_until_connected(const Members& members) {
+// Lets events come until it holds of each of them.
+inline void wait_until_all(
+    const Members& members,
+    const std::function<bool(const LogProcess&)>& holds) {
   wait_until(members, [&] {
-    return std::all_of(members.begin(), members.end(), [](LogProcess* each) {
-      return !each->nonce.empty();
+    return std::all_of(members.begin(), members.end(), [&](LogProcess* each) {
+      return holds(*each);
     });
   });
+}
+
+inline void wait_until_connected(const Members& members) {
+  wait_until_all(
+      members, [](const LogProcess& each) { return !each.nonce.empty(); });
 }
 
 struct Trio {

@@ -35,14 +35,12 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
       expected.push_back(text);
     }
   }
-  const size_t count = expected.size();
-  wait_until(trio.all, [&] {
-    return std::all_of(trio.all.begin(), trio.all.end(), [&](LogProcess* each) {
-      return each->entries.size() >= count;
-    });
-  });
+  const auto has_all = [&](const LogProcess& each) {
+    return each.entries.size() >= expected.size();
+  };
+  wait_until_all(trio.all, has_all);
   LogProcess late("d", "127.0.0.1", trio.port);
-  wait_until({&late}, [&] { return late.entries.size() >= count; });
+  wait_until_all({&late}, has_all);
   for (LogProcess* each : {&trio.host, &trio.second, &trio.third, &late}) {
     each->take();
     CHECK(each->entries == trio.host.entries);
@@ -153,20 +151,16 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
   });
   trio.third.go_on();
   LogProcess late("d", "127.0.0.1", trio.port);
-  const Members all = {&trio.host, &trio.second, &trio.third, &late};
   const Texts expected = {"first", "second", "third"};
-  wait_until(all, [&] {
-    return std::all_of(all.begin(), all.end(), [&](LogProcess* each) {
-      return each->entries == expected;
-    });
-  });
+  wait_until_all(
+      {&trio.host, &trio.second, &trio.third, &late},
+      [&](const LogProcess& each) { return each.entries == expected; });
 }
 
 TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   python_with_torch(); // it forges what is in the store
   Listener listener = listen_on("127.0.0.1", 0);
-  const pid_t server = fork();
-  if (server == 0) {
+  const Process server([&] {
     dup2(listener.socket.get(), 100); // without O_CLOEXEC
     return execl(STORE_PATH, "ddprun-store", "100", nullptr);
   });
@@ -175,7 +169,7 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   REQUIRE(run_with_store(
       listener.port, "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
   LogProcess member("a", "127.0.0.1", listener.port);
-  wait_until({&member}, [&] { return member.is_settled(); });
+  wait_until({&member}, [&] { return !member.lost.empty(); });
   CHECK_THAT(member.lost, Has("no store of ddprun's"));
   CHECK(member.own_address.empty());
 }
