@@ -14,11 +14,16 @@ from nodes import PORT, WORKER, Nodes, on_hosts
 FOLDER = os.path.dirname(os.path.realpath(__file__))
 
 
-def fails_and_ends(nodes, victim, seconds=5):
-    """Kills a rank on `victim`, upon which all run again, and ends the job."""
-    hosts = list(nodes.at)
-    nodes.kill_rank(victim)
-    nodes.wait_for_ranks(len(hosts), hosts, 1, seconds)
+def meets_and_restarts(nodes, count, *options):
+    """So many nodes, of which the first has the options, meet at its address;
+    a rank of the last one is killed, upon which all run again."""
+    hosts = list(range(count))
+    for host in hosts:
+        nodes.start(host, *(options if host == 0 else []))
+    nodes.wait_for_ranks(count, hosts, seconds=10)
+    nodes.require_said(f"store {nodes.hosts.address(0)}.", hosts[-1])
+    nodes.kill_rank(hosts[-1])
+    nodes.wait_for_ranks(count, hosts, 1, 5)
     nodes.interrupt(hosts[-1], hosts)
 
 
@@ -124,26 +129,20 @@ def ipv6(program):
     for endpoint in (f"[{hosts.address(0)}]:{PORT}", f"n0:{PORT}"):
         with Nodes(program, hosts, "--nnodes=3 --max-restarts=1 "
                    f"--rdzv-endpoint={endpoint}") as nodes:
-            nodes.start_all(range(3), 10)
-            nodes.require_said(f"store {hosts.address(0)}.", 2)
-            fails_and_ends(nodes, 1)
+            meets_and_restarts(nodes, 3)
 
 
 @on_hosts(3, "--nnodes=3 --max-restarts=1")
 def own_name_is_loopback(nodes):
     """A host that knows itself as 127.0.1.1 serves the endpoint to others."""
     nodes.hosts.set_names(0, "127.0.1.1 n0", f"{nodes.hosts.address(1)} n1")
-    nodes.start_all(range(3), 10)
-    nodes.require_said(f"store {nodes.hosts.address(0)}.", 2)
-    fails_and_ends(nodes, 2)
+    meets_and_restarts(nodes, 3)
 
 
 @on_hosts(2, "--nnodes=2 --max-restarts=1 --bind=0.0.0.0")
 def all_addresses(nodes):
     """Nodes that listen at all of their addresses tell others one."""
-    nodes.start_all(range(2), 10)
-    nodes.require_said(f"store {nodes.hosts.address(0)}.", 1)
-    fails_and_ends(nodes, 1)
+    meets_and_restarts(nodes, 2)
 
 
 def two_networks(program):
@@ -152,15 +151,12 @@ def two_networks(program):
     hosts = Hosts(3, networks=2)
     hosts.cut(2, network=1)
     at_both = ["--bind=0.0.0.0", f"--local-addr={hosts.address(0)}"]
-    for own_order, options in (((0, 1), []), ((1, 0), at_both)):
+    for own_order, options in (((0, 1), ()), ((1, 0), at_both)):
         for host, order in enumerate((own_order, (1, 0), (1, 0))):
             hosts.set_names(host, *(f"{hosts.address(0, network)} n0"
                                     for network in order))
         with Nodes(program, hosts, "--nnodes=3 --max-restarts=1") as nodes:
-            for host in range(3):
-                nodes.start(host, *(options if host == 0 else []))
-            nodes.wait_for_ranks(3, range(3), seconds=10)
-            fails_and_ends(nodes, 2)
+            meets_and_restarts(nodes, 3, *options)
 
 
 def shift_clock(seconds):

@@ -162,13 +162,12 @@ class Nodes:
               f"{time.monotonic() - start:.2f} s", flush=True)
 
 
-def on_hosts(count, options="", **kind):
-    """A case of one job: its ddpruns have these options, and hosts are of that
-    kind."""
+def on_hosts(count, options=""):
+    """A case of one job, whose ddpruns have these options."""
     def decorate(case):
         @functools.wraps(case)
         def run(program):
-            with Nodes(program, Hosts(count, **kind), options) as nodes:
+            with Nodes(program, Hosts(count), options) as nodes:
                 case(nodes)
         return run
     return decorate
