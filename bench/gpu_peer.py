@@ -18,48 +18,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from python_peer import Mlp, answer, convolution, join_peers
+from python_peer import Block, Mlp, answer, join_peers, resnet
 
 
-class Bottleneck(nn.Module):
-    def __init__(self, inputs, planes, stride):
-        super().__init__()
-        outputs = 4 * planes
-        self.convs = nn.ModuleList(
-            [
-                convolution(inputs, planes, 1, 1),
-                convolution(planes, planes, 3, stride),
-                convolution(planes, outputs, 1, 1),
-            ]
-        )
-        self.norms = nn.ModuleList(
-            nn.BatchNorm2d(n) for n in (planes, planes, outputs)
-        )
-        self.downsample = None
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(
-                convolution(inputs, outputs, 1, stride),
-                nn.BatchNorm2d(outputs),
-            )
-
-    def forward(self, images):
-        x = images
-        for i in range(3):
-            x = self.norms[i](self.convs[i](x.relu_() if i else x))
-        x += self.downsample(images) if self.downsample else images
-        return x.relu_()
-
-
-def resnet50():
-    layers = [convolution(3, 64, 3, 1), nn.BatchNorm2d(64), nn.ReLU(True)]
-    width = 64
-    for planes, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for i in range(count):
-            stride = 2 if i == 0 and planes > 64 else 1
-            layers.append(Bottleneck(width, planes, stride))
-            width = 4 * planes
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)
+def bottleneck(inputs, planes, stride):
+    outputs = 4 * planes
+    return Block(
+        inputs, stride, (planes, 1, 1), (planes, 3, stride), (outputs, 1, 1)
     )
 
 
@@ -83,7 +48,10 @@ class TransformerBlock(nn.Module):
 NETS = {
     "mlp200": (lambda: Mlp(200, 64), (32, 64)),
     "wide4096": (lambda: Mlp(4, 4096), (32, 4096)),
-    "resnet50": (resnet50, (64, 3, 64, 64)),
+    "resnet50": (
+        lambda: resnet(bottleneck, (3, 4, 6, 3), expansion=4),
+        (64, 3, 64, 64),
+    ),
     "transformer": (
         lambda: nn.Sequential(*(TransformerBlock(1024) for _ in range(6))),
         (8, 256, 1024),

@@ -39,37 +39,44 @@ def convolution(inputs, outputs, size, stride):
 
 
 class Block(nn.Module):
-    def __init__(self, inputs, outputs, stride):
+    """Of a ResNet. `convolutions`: outputs, size and stride of each."""
+
+    def __init__(self, inputs, stride, *convolutions):
         super().__init__()
-        self.conv1 = convolution(inputs, outputs, 3, stride)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = convolution(outputs, outputs, 3, 1)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
+        width = inputs
+        for outputs, size, its_stride in convolutions:
+            self.convs.append(convolution(width, outputs, size, its_stride))
+            self.norms.append(nn.BatchNorm2d(outputs))
+            width = outputs
         self.downsample = None
-        if stride != 1:
+        if stride != 1 or inputs != width:
             self.downsample = nn.Sequential(
-                convolution(inputs, outputs, 1, stride),
-                nn.BatchNorm2d(outputs),
+                convolution(inputs, width, 1, stride), nn.BatchNorm2d(width)
             )
 
     def forward(self, images):
-        x = self.bn1(self.conv1(images)).relu_()
-        x = self.bn2(self.conv2(x))
+        x = images
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms)):
+            x = norm(conv(x.relu_() if i else x))
         x += self.downsample(images) if self.downsample else images
         return x.relu_()
 
 
-def resnet18():
+def basic_block(inputs, planes, stride):
+    return Block(inputs, stride, (planes, 3, stride), (planes, 3, 1))
+
+
+def resnet(block, counts, expansion=1):
     layers = [convolution(3, 64, 3, 1), nn.BatchNorm2d(64), nn.ReLU(True)]
     width = 64
-    for planes in (64, 128, 256, 512):
-        layers += [
-            Block(width, planes, planes // width),
-            Block(planes, planes, 1),
-        ]
-        width = planes
+    for planes, count in zip((64, 128, 256, 512), counts):
+        for i in range(count):
+            stride = 2 if i == 0 and planes > 64 else 1
+            layers.append(block(width, planes, stride))
+            width = expansion * planes
     return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)
     )
 
 
@@ -77,7 +84,7 @@ NETS = {
     "mlp200": (lambda: Mlp(200, 64), (32, 64)),
     "mlp200_unused": (lambda: Mlp(200, 64, 10), (32, 64)),
     "big100": (lambda: Mlp(4, 2560), (16, 2560)),
-    "resnet18": (resnet18, (4, 3, 32, 32)),
+    "resnet18": (lambda: resnet(basic_block, (2, 2, 2, 2)), (4, 3, 32, 32)),
 }
 
 
@@ -120,8 +127,10 @@ class Peer:
         for i in range(1, self.micro_batches + 1):
             last = i == self.micro_batches
             with contextlib.nullcontext() if last else self.model.no_sync():
-                output = self.model(self.input)
-                (output.pow(2).mean() / self.micro_batches).backward()
+                loss = self.model(self.input).pow(2).mean()
+                if self.micro_batches > 1:
+                    loss = loss / self.micro_batches
+                loss.backward()
         self.optimizer.step()
 
     def drop(self):
