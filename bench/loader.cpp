@@ -4,12 +4,11 @@
 // training step's time against one on a batch that is there already.
 // Run: ddp_bench_loader [rounds]
 
-#include <bench/quartiles.h>
+#include <bench/paired.h>
 #include <ddp/random.h>
 #include <ddp/samplers/data_loader.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -40,28 +39,23 @@ struct Images : torch::data::datasets::Dataset<Images> {
   int64_t crop;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  const std::chrono::duration<double> took =
-      std::chrono::steady_clock::now() - start;
-  return took.count();
-}
-
 struct Cost {
   std::vector<double> samples_per_second;
   std::vector<double> cpu_microseconds;
 
   template <typename Loader>
   void measure(Loader& loader) {
-    const auto start = std::chrono::steady_clock::now();
     const auto cpu_start = std::clock();
     double samples = 0;
-    for (auto& batch : loader) {
-      samples += static_cast<double>(batch.data.size(0));
-    }
+    const auto seconds = bench::seconds_of([&] {
+      for (auto& batch : loader) {
+        samples += static_cast<double>(batch.data.size(0));
+      }
+    });
     cpu_microseconds.push_back(
         static_cast<double>(std::clock() - cpu_start) * 1e6 / CLOCKS_PER_SEC /
         samples);
-    samples_per_second.push_back(samples / seconds_since(start));
+    samples_per_second.push_back(samples / seconds);
   }
 
   void print(const char* name) const {
@@ -73,16 +67,24 @@ struct Cost {
   }
 };
 
-void compare(const Images& images, size_t batch_size, int rounds) {
+/// LibTorch's loader and ddp's, of the samples in their order.
+auto make_loaders(const Images& images, size_t batch_size, size_t workers) {
   const auto stacked = Images(images).map(torch::data::transforms::Stack<>());
   const torch::data::samplers::SequentialSampler sampler(*images.size());
+  return std::pair(
+      torch::data::make_data_loader(
+          stacked,
+          sampler,
+          torch::data::DataLoaderOptions(batch_size).workers(workers)),
+      ddp::make_data_loader(
+          stacked,
+          sampler,
+          ddp::DataLoaderOptions(batch_size).workers(workers)));
+}
+
+void compare(const Images& images, size_t batch_size, int rounds) {
   for (const size_t workers : {0, 1, 2, 4}) {
-    auto theirs = torch::data::make_data_loader(
-        stacked,
-        sampler,
-        torch::data::DataLoaderOptions(batch_size).workers(workers));
-    auto ours = ddp::make_data_loader(
-        stacked, sampler, ddp::DataLoaderOptions(batch_size).workers(workers));
+    const auto [theirs, ours] = make_loaders(images, batch_size, workers);
     Cost their_cost, our_cost;
     for (int round = 0; round < rounds; ++round) {
       their_cost.measure(*theirs);
@@ -121,28 +123,23 @@ struct Training {
 
   template <typename Batches>
   double milliseconds_per_step(Batches& batches) {
-    const auto start = std::chrono::steady_clock::now();
     int steps = 0;
-    for (auto& batch : batches) {
-      step(batch);
-      ++steps;
-    }
-    return 1e3 * seconds_since(start) / steps;
+    const auto seconds = bench::seconds_of([&] {
+      for (auto& batch : batches) {
+        step(batch);
+        ++steps;
+      }
+    });
+    return 1e3 * seconds / steps;
   }
 };
 
 void compare_training(const Images& images, size_t batch_size, int rounds) {
   Training training;
-  const auto stacked = Images(images).map(torch::data::transforms::Stack<>());
-  const torch::data::samplers::SequentialSampler sampler(*images.size());
-  auto theirs = torch::data::make_data_loader(
-      stacked, sampler, torch::data::DataLoaderOptions(batch_size).workers(1));
-  auto ours = ddp::make_data_loader(
-      stacked, sampler, ddp::DataLoaderOptions(batch_size).workers(1));
+  const auto [theirs, ours] = make_loaders(images, batch_size, 1);
   const std::vector<torch::data::Example<>> same(
-      *images.size() / batch_size, *theirs->begin());
-  theirs = torch::data::make_data_loader(
-      stacked, sampler, torch::data::DataLoaderOptions(batch_size).workers(1));
+      *images.size() / batch_size,
+      *make_loaders(images, batch_size, 0).first->begin());
   std::vector<double> without, libtorch, ddp;
   for (int round = 0; round < rounds; ++round) {
     without.push_back(training.milliseconds_per_step(same));

@@ -5,6 +5,7 @@
 // Run: ddp_step_trace [layers [width [batch [bucket_cap_mb [steps]]]]], as any
 // rank of a job.
 
+#include <bench/quartiles.h>
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 
@@ -27,17 +28,16 @@ double now() {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+double median(const std::vector<double>& values) {
+  return bench::quartiles(values).median;
 }
 
 struct Arguments {
-  int64_t layers = 12;
-  int64_t width = 1024;
-  int64_t batch_size = 64;
-  double bucket_cap_mb = 8;
-  int64_t steps = 15;
+  int64_t layers;
+  int64_t width;
+  int64_t batch_size;
+  double bucket_cap_mb;
+  int64_t steps;
 };
 
 class Recorder {
@@ -151,23 +151,18 @@ class Recorder {
   std::vector<double> synced_, forward_, compute_, optimizer_times_;
 };
 
-double number(int argc, char** argv, int index, double otherwise) {
-  return index < argc ? std::strtod(argv[index], nullptr) : otherwise;
-}
-
-int64_t integer(int argc, char** argv, int index, int64_t otherwise) {
-  return index < argc ? std::strtoll(argv[index], nullptr, 10) : otherwise;
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
-  Arguments arguments;
-  arguments.layers = integer(argc, argv, 1, arguments.layers);
-  arguments.width = integer(argc, argv, 2, arguments.width);
-  arguments.batch_size = integer(argc, argv, 3, arguments.batch_size);
-  arguments.bucket_cap_mb = number(argc, argv, 4, arguments.bucket_cap_mb);
-  arguments.steps = integer(argc, argv, 5, arguments.steps);
+  const auto integer = [&](int index, const char* otherwise) {
+    return std::atoll(index < argc ? argv[index] : otherwise);
+  };
+  const Arguments arguments{
+      integer(1, "12"),
+      integer(2, "1024"),
+      integer(3, "64"),
+      std::atof(argc > 4 ? argv[4] : "8"),
+      integer(5, "15")};
   const auto group = ddp::init_process_group();
   ddp::manual_seed(1, group);
   Recorder recorder(arguments, group);
