@@ -43,106 +43,89 @@ void add_in_place(
   }
 }
 
-Way in_place(
+Variant in_place(
     const ddp::ProcessGroup& group,
-    const std::shared_ptr<SharedMemory>& memory,
-    const StartLine& line,
+    const SpinBarrier& barrier,
     int64_t count) {
-  return {
-      "in_place",
-      [memory, &line, count, half = count / 2, rank = group.rank()] {
-        auto* const own = static_cast<float*>(memory->data()) + rank * half;
-        return seconds_of([&] {
-          line.meet();
-          add_in_place(own, own + count, half);
-          line.meet();
-        });
-      },
-      {}};
+  const auto memory = shared_tensor(group, 2 * count, at::kFloat);
+  return timed("in_place", [memory, barrier, count, rank = group.rank()] {
+    const auto half = count / 2;
+    auto* const own = memory.data_ptr<float>() + rank * half;
+    barrier();
+    add_in_place(own, own + count, half);
+    barrier();
+  });
 }
 
-Way copy(int64_t count) {
-  return {
-      "memcpy",
-      [from = at::ones({count}), to = at::ones({count})] {
-        return seconds_of([&] {
-          std::memcpy(to.data_ptr(), from.const_data_ptr(), from.nbytes());
-        });
-      },
-      {}};
+Variant copy(int64_t count) {
+  return timed("memcpy", [from = at::ones({count}), to = at::ones({count})] {
+    std::memcpy(to.data_ptr(), from.const_data_ptr(), from.nbytes());
+  });
 }
 
-Way reduction(
+Variant reduction(
     const std::string& name,
     const c10::intrusive_ptr<c10d::Backend>& backend,
     const at::Tensor& tensor) {
-  return {
-      name,
-      [backend, tensor] {
-        return seconds_of([&] {
-          std::vector<at::Tensor> tensors{tensor};
-          backend->allreduce(tensors)->wait();
-        });
-      },
-      {}};
+  return timed(name, [backend, tensors = std::vector{tensor}]() mutable {
+    backend->allreduce(tensors)->wait();
+  });
 }
 
 /// The mean of as many runs as are needed for a time that can be measured.
-Way batched(Way way, int64_t bytes) {
+Variant batched(Variant variant, int64_t bytes) {
   const auto calls = std::clamp(kBatchBytes / bytes, int64_t{1}, kLargestBatch);
-  way.run = [run = way.run, calls] {
+  variant.run = [run = variant.run, calls] {
     double seconds = 0;
     for (int64_t i = 0; i < calls; ++i) {
       seconds += run();
     }
     return seconds / static_cast<double>(calls);
   };
-  return way;
+  return variant;
 }
 
-std::vector<Way> ways_of(
+std::vector<Variant> variants_of(
     const Size& size,
     const std::vector<ddp::ProcessGroup>& groups,
-    const StartLine& line) {
+    const SpinBarrier& barrier) {
   const auto& group = groups.front();
   const auto count = size.bytes / 4;
-  std::vector<Way> ways;
+  std::vector<Variant> variants;
   for (const auto& other : groups) {
     const auto backend = other.c10d()->getBackend(c10::kCPU);
     const auto name = other.backend();
-    ways.push_back(reduction(name, backend, at::zeros({count})));
+    variants.push_back(reduction(name, backend, at::zeros({count})));
     if (backend->supportsTensorAlloc(-1)) {
-      ways.back().name += "_private";
+      variants.back().name += "_private";
       auto own = backend->allocateTensor(count, at::kFloat);
-      ways.push_back(reduction(name, backend, own.zero_()));
+      variants.push_back(reduction(name, backend, own.zero_()));
     }
   }
   if (group.size() == 2) {
-    const auto memory = std::make_shared<SharedMemory>(
-        group, static_cast<size_t>(2 * size.bytes));
-    ways.push_back(in_place(group, memory, line, count));
+    variants.push_back(in_place(group, barrier, count));
   }
-  ways.push_back(copy(count));
-  for (auto& way : ways) {
-    way = batched(way, size.bytes);
+  variants.push_back(copy(count));
+  for (auto& variant : variants) {
+    variant = batched(variant, size.bytes);
   }
-  return ways;
+  return variants;
 }
 
 void measure(
     const Size& size,
     double seconds,
     const std::vector<ddp::ProcessGroup>& groups,
-    const StartLine& line) {
+    const SpinBarrier& barrier) {
   const auto& group = groups.front();
-  auto ways = ways_of(size, groups, line);
-  const auto meet = [&] { line.meet(); };
-  run_in_turns(ways, rounds_within(seconds, ways, meet, group), meet);
-  take_slowest(ways, group);
-  for (const auto& way : ways) {
-    if (group.rank() == 0 && way.name != "memcpy") {
-      auto result =
-          result_of("all_reduce_" + way.name + "_" + size.name, way, ways);
+  auto variants = variants_of(size, groups, barrier);
+  run_in_turns(
+      variants, rounds_within(seconds, variants, barrier, group), barrier);
+  take_slowest(variants, group);
+  for (const auto& variant : variants) {
+    if (group.rank() == 0 && variant.name != "memcpy") {
+      auto result = result_of(
+          "all_reduce_" + variant.name + "_" + size.name, variant, variants);
       result["bytes"] = size.bytes;
       print(result);
     }
@@ -159,9 +142,9 @@ void measure_all_reduce(const Arguments& arguments) {
       groups.push_back(*group);
     }
   }
-  const StartLine line(groups.at(0));
+  const SpinBarrier barrier(groups.at(0));
   for (const auto& size : kSizes) {
-    measure(size, std::stod(arguments[0]) / std::size(kSizes), groups, line);
+    measure(size, std::stod(arguments[0]) / std::size(kSizes), groups, barrier);
   }
 }
 

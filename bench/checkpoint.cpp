@@ -43,37 +43,32 @@ class Checkpoints {
     }
   }
 
-  std::vector<Way> saves() {
-    std::vector<Way> ways{
-        way("safetensors", [this] { save("ours.safetensors"); }),
-        way("pt", [this] { save("ours.pt"); }),
-        {"hold", [this] { return hold(); }, {}},
-        way("disk", [this] { write_plain(); }),
-        way("memcpy", [this] { copy(); })};
-    add_python(ways, "save");
-    return ways;
+  std::vector<Variant> saves() {
+    std::vector<Variant> variants{
+        timed("safetensors", [this] { save("ours.safetensors"); }),
+        timed("pt", [this] { save("ours.pt"); }),
+        {"hold", [this] { return hold(); }},
+        timed("disk", [this] { write_plain(); }),
+        timed("memcpy", [this] { copy(); })};
+    add_python(variants, "save");
+    return variants;
   }
 
-  std::vector<Way> loads() {
-    std::vector<Way> ways{
-        way("safetensors", [this] { load("ours.safetensors"); }),
-        way("pt", [this] { load("ours.pt"); }),
-        way("disk", [this] { transfer(O_RDONLY, ::read); })};
-    add_python(ways, "load");
-    return ways;
+  std::vector<Variant> loads() {
+    std::vector<Variant> variants{
+        timed("safetensors", [this] { load("ours.safetensors"); }),
+        timed("pt", [this] { load("ours.pt"); }),
+        timed("disk", [this] { transfer(O_RDONLY, ::read); })};
+    add_python(variants, "load");
+    return variants;
   }
 
  private:
-  template <typename Function>
-  static Way way(const std::string& name, Function function) {
-    return {name, [function] { return seconds_of(function); }, {}};
-  }
-
-  void add_python(std::vector<Way>& ways, const std::string& command) {
+  void add_python(std::vector<Variant>& variants, const std::string& command) {
     if (python_) {
       const auto line = command + " " + folder_ + "python.pt";
-      ways.push_back(
-          {"python", [this, line] { return python_->tell(line); }, {}});
+      variants.push_back(
+          {"python", [this, line] { return python_->tell(line); }});
     }
   }
 
@@ -133,11 +128,14 @@ class Checkpoints {
   std::optional<PythonPeer> python_;
 };
 
-void measure(const std::string& prefix, std::vector<Way> ways, double seconds) {
-  run_in_turns(ways, rounds_within(seconds, ways));
-  for (const auto& way : ways) {
-    if (way.name != "disk" && way.name != "memcpy") {
-      print(result_of(prefix + way.name, way, ways));
+void measure(
+    const std::string& prefix,
+    std::vector<Variant> variants,
+    double seconds) {
+  run_in_turns(variants, rounds_within(seconds, variants));
+  for (const auto& variant : variants) {
+    if (variant.name != "disk" && variant.name != "memcpy") {
+      print(result_of(prefix + variant.name, variant, variants));
     }
   }
 }

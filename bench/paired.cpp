@@ -16,37 +16,47 @@ constexpr int64_t kMostRounds = 1000;
 
 } // namespace
 
+Variant timed(const std::string& name, std::function<void()> function) {
+  return {
+      name, [function = std::move(function)] { return seconds_of(function); }};
+}
+
 void run_in_turns(
-    std::vector<Way>& ways,
+    std::vector<Variant>& variants,
     int64_t rounds,
-    const std::function<void()>& meet) {
+    const std::function<void()>& barrier) {
   for (int64_t round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < ways.size(); ++i) {
-      auto& way = ways[(i + static_cast<size_t>(round)) % ways.size()];
-      meet();
-      way.seconds.push_back(way.run());
+    for (size_t i = 0; i < variants.size(); ++i) {
+      auto& variant =
+          variants[(i + static_cast<size_t>(round)) % variants.size()];
+      barrier();
+      variant.seconds.push_back(variant.run());
     }
   }
 }
 
-void take_slowest(std::vector<Way>& ways, const ddp::ProcessGroup& group) {
-  for (auto& way : ways) {
-    auto seconds = at::tensor(way.seconds, at::kDouble);
+void take_slowest(
+    std::vector<Variant>& variants,
+    const ddp::ProcessGroup& group) {
+  for (auto& variant : variants) {
+    auto seconds = at::tensor(variant.seconds, at::kDouble);
     group.all_reduce(seconds, ddp::ReduceOp::kMax);
     const auto* first = seconds.const_data_ptr<double>();
-    way.seconds.assign(first, first + seconds.numel());
+    variant.seconds.assign(first, first + seconds.numel());
   }
 }
 
 int64_t rounds_within(
     double seconds,
-    std::vector<Way>& ways,
-    const std::function<void()>& meet,
+    std::vector<Variant>& variants,
+    const std::function<void()>& barrier,
     const ddp::ProcessGroup& group) {
-  run_in_turns(ways, kWarmUpRounds, meet); // first steps are slower than others
-  const double took = seconds_of([&] { run_in_turns(ways, 2, meet); }) / 2;
-  for (auto& way : ways) {
-    way.seconds.clear();
+  run_in_turns(
+      variants, kWarmUpRounds, barrier); // first steps are slower than others
+  const double took =
+      seconds_of([&] { run_in_turns(variants, 2, barrier); }) / 2;
+  for (auto& variant : variants) {
+    variant.seconds.clear();
   }
   auto rounds = at::tensor(static_cast<int64_t>(seconds / took));
   group.broadcast(rounds);
@@ -55,23 +65,23 @@ int64_t rounds_within(
 
 nlohmann::json result_of(
     const std::string& name,
-    const Way& subject,
-    const std::vector<Way>& ways) {
+    const Variant& subject,
+    const std::vector<Variant>& variants) {
   const auto time = quartiles(subject.seconds);
   nlohmann::json result{
       {"name", name},
       {"rounds", subject.seconds.size()},
       {"seconds", time.median},
       {"seconds_quartiles", {time.low, time.high}}};
-  for (const auto& way : ways) {
-    std::vector<double> ratios(way.seconds.size());
+  for (const auto& variant : variants) {
+    std::vector<double> ratios(variant.seconds.size());
     for (size_t i = 0; i < ratios.size(); ++i) {
-      ratios[i] = subject.seconds[i] / way.seconds[i];
+      ratios[i] = subject.seconds[i] / variant.seconds[i];
     }
     const auto ratio = quartiles(ratios);
-    if (way.name != subject.name) {
-      result["ratio_" + way.name] = ratio.median;
-      result["ratio_" + way.name + "_quartiles"] = {ratio.low, ratio.high};
+    if (variant.name != subject.name) {
+      result["ratio_" + variant.name] = ratio.median;
+      result["ratio_" + variant.name + "_quartiles"] = {ratio.low, ratio.high};
     }
   }
   return result;

@@ -14,20 +14,18 @@ namespace bench {
 namespace {
 
 /// Also keeps the most memory that a run took in `peak_mib`.
-Way with_peak(
+Variant with_peak(
     const std::string& name,
     double& peak_mib,
     const std::function<void()>& function) {
-  return {
-      name,
-      [&peak_mib, function] {
-        std::ofstream("/proc/self/clear_refs") << "5"; // the peak, too
-        const auto before = memory_mib("status", "VmRSS:");
-        const auto seconds = seconds_of(function);
-        peak_mib = std::max(peak_mib, memory_mib("status", "VmHWM:") - before);
-        return seconds;
-      },
-      {}};
+  return {name, [&peak_mib, function] {
+            std::ofstream("/proc/self/clear_refs") << "5"; // the peak, too
+            const auto before = memory_mib("status", "VmRSS:");
+            const auto seconds = seconds_of(function);
+            peak_mib =
+                std::max(peak_mib, memory_mib("status", "VmHWM:") - before);
+            return seconds;
+          }};
 }
 
 } // namespace
@@ -36,7 +34,7 @@ void measure_sampler(const Arguments& arguments) {
   const auto samples = std::stoll(arguments.at(0));
   double sampler_mib = 0;
   double randperm_mib = 0;
-  std::vector<Way> ways{
+  std::vector<Variant> variants{
       with_peak(
           "sampler",
           sampler_mib,
@@ -49,13 +47,13 @@ void measure_sampler(const Arguments& arguments) {
         at::randperm(samples, at::kLong);
       })};
   // The first run's memory is also that of code which it is the first to call.
-  run_in_turns(ways, 1);
-  for (auto& way : ways) {
-    way.seconds.clear();
+  run_in_turns(variants, 1);
+  for (auto& variant : variants) {
+    variant.seconds.clear();
   }
   sampler_mib = randperm_mib = 0;
-  run_in_turns(ways, std::stoll(arguments.at(1)));
-  auto result = result_of("sampler", ways[0], ways);
+  run_in_turns(variants, std::stoll(arguments.at(1)));
+  auto result = result_of("sampler", variants[0], variants);
   result["samples"] = samples;
   result["peak_mib"] = sampler_mib;
   result["memory_ratio_randperm"] = sampler_mib / randperm_mib;

@@ -27,50 +27,36 @@ struct Setting {
   ddp::ProcessGroup gloo;
   std::optional<ddp::ProcessGroup> shm;
   std::optional<PythonPeer> python;
-  std::optional<StartLine> start_line;
-
-  void meet() const {
-    start_line->meet();
-  }
+  SpinBarrier barrier;
 };
 
-Way way_of(const std::string& name, std::shared_ptr<Trainer> trainer) {
-  return {
-      name,
-      [trainer = std::move(trainer)] {
-        return seconds_of([&] { trainer->step(); });
-      },
-      {}};
-}
-
-std::vector<Way> ways_of(const Task& task, const Setting& setting) {
-  std::vector<Way> ways{way_of("local", std::make_shared<Trainer>(task))};
-  const auto add = [&](const char* name, const ddp::ProcessGroup& group) {
-    auto trainer = std::make_shared<Trainer>(task);
-    trainer->attach(group);
-    ways.push_back(way_of(name, std::move(trainer)));
+std::vector<Variant> variants_of(const Task& task, const Setting& setting) {
+  std::vector<Variant> variants;
+  const auto add = [&](const std::string& name, const auto& attach) {
+    const auto trainer = std::make_shared<Trainer>(task);
+    attach(*trainer);
+    variants.push_back(timed(name, [trainer] { trainer->step(); }));
   };
+  add("local", [](Trainer& /*trainer*/) {});
   if (setting.shm) {
-    add("shm", *setting.shm);
+    add("shm", [&](Trainer& trainer) { trainer.attach(*setting.shm); });
   }
-  add("gloo", setting.gloo);
-  auto trainer = std::make_shared<Trainer>(task);
-  trainer->attach_c10d(setting.gloo);
-  ways.push_back(way_of("c10d", std::move(trainer)));
+  add("gloo", [&](Trainer& trainer) { trainer.attach(setting.gloo); });
+  add("c10d", [&](Trainer& trainer) { trainer.attach_c10d(setting.gloo); });
   if (setting.python) {
     setting.python->tell(
         "net " + task.net + " " + std::to_string(task.micro_batches));
-    ways.push_back(
-        {"python", [&setting] { return setting.python->tell("step"); }, {}});
+    variants.push_back(
+        {"python", [&setting] { return setting.python->tell("step"); }});
   }
-  return ways;
+  return variants;
 }
 
 /// What a step takes above the local one, for each parameter.
 void add_cost_per_parameter(
     nlohmann::json& result,
-    const Way& subject,
-    const Way& local,
+    const Variant& subject,
+    const Variant& local,
     size_t parameters) {
   std::vector<double> microseconds(local.seconds.size());
   for (size_t i = 0; i < microseconds.size(); ++i) {
@@ -87,11 +73,11 @@ void measure(
     const Task& task,
     double seconds,
     const Setting& setting) {
-  auto ways = ways_of(task, setting);
-  const auto meet = [&] { setting.meet(); };
-  const auto rounds = rounds_within(seconds, ways, meet, setting.gloo);
-  run_in_turns(ways, rounds, meet);
-  take_slowest(ways, setting.gloo);
+  auto variants = variants_of(task, setting);
+  const auto rounds =
+      rounds_within(seconds, variants, setting.barrier, setting.gloo);
+  run_in_turns(variants, rounds, setting.barrier);
+  take_slowest(variants, setting.gloo);
   if (setting.python) {
     setting.python->tell("drop");
   }
@@ -99,13 +85,13 @@ void measure(
     return;
   }
   const auto parameters = make_net(task.net).module->parameters().size();
-  for (size_t i = 1; i < ways.size(); ++i) {
+  for (size_t i = 1; i < variants.size(); ++i) {
     auto result = result_of(
-        name + (ways[i].name == "shm" ? "" : "_" + ways[i].name),
-        ways[i],
-        ways);
+        name + (variants[i].name == "shm" ? "" : "_" + variants[i].name),
+        variants[i],
+        variants);
     if (task.net == "mlp200" && setting.gloo.size() == 1) {
-      add_cost_per_parameter(result, ways[i], ways[0], parameters);
+      add_cost_per_parameter(result, variants[i], variants[0], parameters);
     }
     print(result);
   }
@@ -115,8 +101,8 @@ void measure(
 
 void measure_steps(const Arguments& arguments) {
   pin_to_one_cpu();
-  Setting setting{find_group("gloo").value(), find_group("shm"), {}, {}};
-  setting.start_line.emplace(setting.gloo);
+  const auto gloo = find_group("gloo").value();
+  Setting setting{gloo, find_group("shm"), {}, SpinBarrier(gloo)};
   if (PythonPeer::available()) {
     setting.python.emplace();
   } else if (setting.gloo.rank() == 0) {

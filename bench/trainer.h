@@ -2,6 +2,7 @@
 
 #include <bench/c10d_reducer.h>
 #include <bench/nets.h>
+#include <ddp/amp.h>
 #include <ddp/reducer.h>
 #include <torch/optim/sgd.h>
 
@@ -16,47 +17,79 @@ struct Task {
   std::string net;
   /// Backwards in a step, of which the last alone communicates.
   int64_t micro_batches = 1;
-
-  bool has_unused() const {
-    return net == "mlp200_unused";
-  }
+  c10::Device device{c10::kCPU};
+  /// Whether forward computes in bfloat16 where that is faster.
+  bool bf16 = false;
 };
 
 /// The training loop of a LibTorch user: on its own, with a `ddp::Reducer`
 /// attached, or with LibTorch's c10d::Reducer around its forward.
 class Trainer {
  public:
-  explicit Trainer(const Task& task)
-      : task_(task),
-        net_(make_net(task.net)),
-        optimizer_(net_.module->parameters(), 1e-6) {}
+  explicit Trainer(Task task)
+      : task_(std::move(task)), net_(make_net(task_.net)) {
+    net_.module->to(task_.device);
+    net_.input = net_.input.to(task_.device);
+    optimize_by<torch::optim::SGD>(/*momentum=*/0);
+  }
 
   /// Collective.
   void attach(const ddp::ProcessGroup& group) {
     reducer_.emplace(net_.module, group);
   }
 
-  /// Without its option gradient_as_bucket_view: LibTorch's `zero_grad()`
-  /// throws at the views that it makes. Collective.
-  void attach_c10d(const ddp::ProcessGroup& group) {
-    c10d_reducer_ = std::make_unique<bench::C10dReducer>(
+  /// With `views` its option gradient_as_bucket_view is on. The `zero_grad()`
+  /// of LibTorch's optimizers throws at these. Collective.
+  void attach_c10d(const ddp::ProcessGroup& group, bool views = false) {
+    c10d_reducer_ = std::make_unique<C10dReducer>(
         *net_.module,
         group,
-        ddp::ReducerOptions().find_unused_parameters(task_.has_unused()));
+        ddp::ReducerOptions()
+            .find_unused_parameters(task_.net == "mlp200_unused")
+            .gradient_as_bucket_view(views));
+  }
+
+  /// Steps end with one of `SGD`'s, by default LibTorch's without momentum.
+  template <typename SGD>
+  void optimize_by(double momentum) {
+    optimizer_ = std::make_unique<SGD>(
+        net_.module->parameters(),
+        torch::optim::SGDOptions(/*lr=*/1e-6).momentum(momentum));
+  }
+
+  /// Steps end with backward.
+  void drop_optimizer() {
+    optimizer_ = nullptr;
   }
 
   void step() {
-    optimizer_.zero_grad();
+    zero_grad();
+    compute();
+  }
+
+  void zero_grad() {
+    if (optimizer_) {
+      optimizer_->zero_grad();
+    } else {
+      net_.module->zero_grad();
+    }
+  }
+
+  /// The rest of a step.
+  void compute() {
     for (int64_t i = 1; i < task_.micro_batches; ++i) {
       std::optional<ddp::Reducer::NoSyncGuard> guard;
       if (reducer_) {
         guard.emplace(reducer_->no_sync());
       }
-      backward(net_.forward(net_.input));
+      backward(forward());
     }
-    const auto forward = [this] { return net_.forward(net_.input); };
-    backward(c10d_reducer_ ? c10d_reducer_->forward(forward) : forward());
-    optimizer_.step();
+    backward(
+        c10d_reducer_ ? c10d_reducer_->forward([this] { return forward(); })
+                      : forward());
+    if (optimizer_) {
+      optimizer_->step();
+    }
   }
 
   const Net& net() const {
@@ -64,16 +97,27 @@ class Trainer {
   }
 
  private:
+  torch::Tensor forward() const {
+    std::optional<ddp::AutocastGuard> autocast;
+    if (task_.bf16) {
+      autocast.emplace(task_.device.type(), c10::kBFloat16);
+    }
+    return net_.forward(net_.input);
+  }
+
   void backward(const torch::Tensor& output) const {
-    (output.pow(2).mean() / static_cast<double>(task_.micro_batches))
-        .backward();
+    auto loss = output.to(c10::kFloat).pow(2).mean();
+    if (task_.micro_batches > 1) {
+      loss = loss / static_cast<double>(task_.micro_batches);
+    }
+    loss.backward();
   }
 
   Task task_;
   Net net_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<ddp::Reducer> reducer_;
-  std::unique_ptr<bench::C10dReducer> c10d_reducer_;
+  std::unique_ptr<C10dReducer> c10d_reducer_;
 };
 
 } // namespace bench
