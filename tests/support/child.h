@@ -5,7 +5,7 @@
 
 namespace ddp::test {
 
-/// Runs `body`; the exit code for that, 1 where it throws or an assertion
+/// Runs `body`; the exit code for that, 1 if it throws or an assertion
 /// fails.
 inline int exit_code_of(const std::function<void()>& body) {
   int code = 1;
