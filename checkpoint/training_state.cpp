@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <checkpoint/module_copies.h>
-#include <checkpoint/plateau_state.h>
 #include <checkpoint/prepared_file.h>
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>
@@ -15,9 +14,7 @@
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/random.h>
 #include <ddp/random/random_state.h>
-#include <ddp/support/containers.h>
 #include <torch/nn/module.h>
-#include <torch/optim/schedulers/lr_scheduler.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -26,16 +23,6 @@ namespace ddp {
 namespace {
 
 using c10::IValue;
-using detail::new_dict;
-
-constexpr const char* kCount = "last_epoch"; // Python's name for it
-
-/// LibTorch keeps the count to itself and to derived classes.
-struct StepCount : torch::optim::LRScheduler {
-  static unsigned& of(LRScheduler& scheduler) {
-    return scheduler.*(&StepCount::step_count_);
-  }
-};
 
 } // namespace
 
@@ -86,40 +73,6 @@ TrainingState& TrainingState::add(
       });
   part.optimizer = &optimizer;
   return add_part(std::move(part));
-}
-
-TrainingState& TrainingState::add(
-    const std::string& name,
-    torch::optim::LRScheduler& scheduler) {
-  return add_part(detail::local_part(
-      name,
-      [&scheduler] {
-        auto dict = new_dict();
-        dict.insert(kCount, static_cast<int64_t>(StepCount::of(scheduler)));
-        return IValue(dict);
-      },
-      [&scheduler, name](const IValue& state) -> detail::Commit {
-        detail::check_kind(
-            name,
-            state.isGenericDict() && state.toGenericDict().contains(kCount) &&
-                state.toGenericDict().at(kCount).isInt(),
-            "scheduler's");
-        const auto count = state.toGenericDict().at(kCount).toInt();
-        return [&scheduler, count] {
-          StepCount::of(scheduler) = static_cast<unsigned>(count);
-        };
-      }));
-}
-
-TrainingState& TrainingState::add(
-    const std::string& name,
-    torch::optim::ReduceLROnPlateauScheduler& scheduler) {
-  return add_part(detail::local_part(
-      name,
-      [&scheduler] { return detail::plateau_state(scheduler); },
-      [&scheduler, name](const IValue& state) -> detail::Commit {
-        return detail::plan_plateau_state(name, scheduler, state);
-      }));
 }
 
 TrainingState& TrainingState::add(const std::string& name, std::string& value) {

@@ -1,0 +1,120 @@
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/support/containers.h>
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
+
+namespace ddp {
+namespace {
+
+using c10::IValue;
+using Plateau = torch::optim::ReduceLROnPlateauScheduler;
+
+/// LibTorch keeps the count to itself and to derived classes.
+struct StepCount : torch::optim::LRScheduler {
+  static unsigned& of(LRScheduler& scheduler) {
+    return scheduler.*(&StepCount::step_count_);
+  }
+};
+
+// ReduceLROnPlateauScheduler keeps its state private and has no way to save it.
+// The language checks no access in the arguments of an explicit instantiation
+// ([temp.spec]), so that one may name private members; the friend that it
+// defines hands them out.
+struct Fields {
+  float& best;
+  int& num_bad_epochs;
+  int& cooldown_counter;
+  int& last_epoch;
+};
+
+Fields fields_of(Plateau& scheduler);
+
+template <
+    auto best,
+    auto num_bad_epochs,
+    auto cooldown_counter,
+    auto last_epoch>
+struct Opened {
+  friend Fields fields_of(Plateau& scheduler) {
+    return {
+        scheduler.*best,
+        scheduler.*num_bad_epochs,
+        scheduler.*cooldown_counter,
+        scheduler.*last_epoch};
+  }
+};
+
+template struct Opened<
+    &Plateau::best,
+    &Plateau::num_bad_epochs,
+    &Plateau::cooldown_counter,
+    &Plateau::last_epoch>;
+
+// Python's names for them.
+constexpr const char* kBest = "best";
+constexpr const char* kNumBadEpochs = "num_bad_epochs";
+constexpr const char* kCooldownCounter = "cooldown_counter";
+constexpr const char* kLastEpoch = "last_epoch";
+
+/// Throws `c10::ValueError` by the part's `name` if the state has none.
+c10::Scalar number_in(
+    const IValue& state,
+    const std::string& name,
+    const char* key,
+    bool integral = true) {
+  const bool there =
+      state.isGenericDict() && state.toGenericDict().contains(key);
+  const auto value = there ? state.toGenericDict().at(key) : IValue();
+  detail::check_kind(
+      name, value.isInt() || (!integral && value.isDouble()), "scheduler's");
+  return value.toScalar();
+}
+
+} // namespace
+
+TrainingState& TrainingState::add(
+    const std::string& name,
+    torch::optim::LRScheduler& scheduler) {
+  return add_part(detail::local_part(
+      name,
+      [&scheduler] {
+        auto dict = detail::new_dict();
+        dict.insert(kLastEpoch, static_cast<int64_t>(StepCount::of(scheduler)));
+        return IValue(dict);
+      },
+      [&scheduler, name](const IValue& state) -> detail::Commit {
+        const auto count = number_in(state, name, kLastEpoch).to<int64_t>();
+        return [&scheduler, count] {
+          StepCount::of(scheduler) = static_cast<unsigned>(count);
+        };
+      }));
+}
+
+TrainingState& TrainingState::add(const std::string& name, Plateau& scheduler) {
+  return add_part(detail::local_part(
+      name,
+      [&scheduler] {
+        const auto fields = fields_of(scheduler);
+        auto dict = detail::new_dict();
+        dict.insert(kBest, static_cast<double>(fields.best));
+        dict.insert(kNumBadEpochs, fields.num_bad_epochs);
+        dict.insert(kCooldownCounter, fields.cooldown_counter);
+        dict.insert(kLastEpoch, fields.last_epoch);
+        return IValue(dict);
+      },
+      [&scheduler, name](const IValue& state) -> detail::Commit {
+        const auto best = number_in(state, name, kBest, false).to<float>();
+        const auto bad = number_in(state, name, kNumBadEpochs).to<int>();
+        const auto cooldown =
+            number_in(state, name, kCooldownCounter).to<int>();
+        const auto last = number_in(state, name, kLastEpoch).to<int>();
+        return [&scheduler, best, bad, cooldown, last] {
+          const auto fields = fields_of(scheduler);
+          fields.best = best;
+          fields.num_bad_epochs = bad;
+          fields.cooldown_counter = cooldown;
+          fields.last_epoch = last;
+        };
+      }));
+}
+
+} // namespace ddp
