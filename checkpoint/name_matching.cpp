@@ -7,87 +7,57 @@
 namespace ddp::detail {
 namespace {
 
-constexpr std::string_view kWrapper = "module.";
+using Names = std::vector<std::string>;
 
-// A name, and what is left of it to compare.
-struct Name {
-  const std::string* whole;
-  std::string_view rest;
-};
-
-using Names = std::vector<Name>;
-
-Names whole_names(const std::vector<std::string>& names) {
-  Names result;
-  for (const auto& name : names) {
-    result.push_back({&name, name});
+// The name without each `module.` in it.
+std::string unwrapped_name(std::string_view name) {
+  std::string result;
+  for (;;) {
+    const auto size = name.find('.') + 1; // of a child's name, with its dot
+    if (size == 0) {
+      return result.append(name);
+    }
+    const auto child = name.substr(0, size);
+    if (child != "module.") {
+      result += child;
+    }
+    name.remove_prefix(size);
   }
-  return result;
 }
 
-bool all_wrapped(const Names& names) {
-  return std::all_of(names.begin(), names.end(), [](const Name& name) {
-    return name.rest.substr(0, kWrapper.size()) == kWrapper;
-  });
-}
-
-void unwrap(Names& names) {
+// In alphabetical order, which a prefix that all have does not change.
+std::map<std::string, Names> by_unwrapped_name(Names names) {
+  std::sort(names.begin(), names.end());
+  std::map<std::string, Names> groups;
   for (auto& name : names) {
-    name.rest.remove_prefix(kWrapper.size());
-  }
-}
-
-// By first component. Its dot belongs to it, which keeps "a" and "a.b" apart.
-std::map<std::string_view, Names> by_child(const Names& names) {
-  std::map<std::string_view, Names> groups;
-  for (const auto& [whole, rest] : names) {
-    const auto dot = rest.find('.');
-    const auto size = dot == rest.npos ? rest.size() : dot + 1;
-    groups[rest.substr(0, size)].push_back({whole, rest.substr(size)});
+    groups[unwrapped_name(name)].push_back(std::move(name));
   }
   return groups;
 }
 
-void append(const Names& names, std::vector<std::string>& list) {
-  for (const auto& name : names) {
-    list.push_back(*name.whole);
-  }
-}
-
-void match(Names module, Names file, NameMatch& result) {
-  while (!module.empty() && !file.empty()) {
-    const bool file_wrapped = all_wrapped(file);
-    if (file_wrapped == all_wrapped(module)) {
-      break; // where both are, the module has a child of that name
-    }
-    unwrap(file_wrapped ? file : module);
-  }
-  auto file_children = by_child(file);
-  for (auto& [child, names] : by_child(module)) {
-    const auto found = file_children.find(child);
-    if (found == file_children.end()) {
-      append(names, result.missing);
-    } else if (child.empty() || child.back() != '.') { // a tensor, no child
-      result.pairs.emplace_back(
-          *names.front().whole, *found->second.front().whole);
-      file_children.erase(found);
-    } else {
-      match(std::move(names), std::move(found->second), result);
-      file_children.erase(found);
-    }
-  }
-  for (const auto& [child, names] : file_children) {
-    append(names, result.unexpected);
-  }
+void append(Names& list, const Names& more) {
+  list.insert(list.end(), more.begin(), more.end());
 }
 
 } // namespace
 
-NameMatch match_names(
-    const std::vector<std::string>& module_names,
-    const std::vector<std::string>& file_names) {
+NameMatch match_names(const Names& module_names, const Names& file_names) {
   NameMatch result;
-  match(whole_names(module_names), whole_names(file_names), result);
+  auto in_file = by_unwrapped_name(file_names);
+  for (const auto& [unwrapped, names] : by_unwrapped_name(module_names)) {
+    auto& found = in_file[unwrapped];
+    if (names.size() == found.size()) {
+      for (size_t i = 0; i < names.size(); ++i) {
+        result.pairs.emplace_back(names[i], found[i]);
+      }
+      found.clear();
+    } else {
+      append(result.missing, names);
+    }
+  }
+  for (const auto& [unwrapped, names] : in_file) {
+    append(result.unexpected, names);
+  }
   return result;
 }
 

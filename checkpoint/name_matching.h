@@ -16,16 +16,12 @@ struct NameMatch {
   std::vector<std::string> unexpected;
 };
 
-/// Matches names up to the `module.` that Python's DistributedDataParallel puts
-/// in front of them.
-///
-/// A prefix is dropped only if all names of a part of the file have it and not
-/// all of the module's part do, or the other way round: a module with a child
-/// that is called `module` keeps its names. The rule is applied to the whole
-/// and then to each child for itself, so that it serves where several networks,
-/// some of them wrapped, are in one file; and repeatedly, for wrapped wrappers.
-/// Each list must be free of duplicates; the result is in the order of names,
-/// not of the lists.
+/// Matches names up to each `module.` that Python's DistributedDataParallel
+/// puts in front of a wrapped network's. Where several names of one list are
+/// equal without it (a module may have a child `module`), those of both lists
+/// are matched in alphabetical order if they are equally many, else none. Each
+/// list must be free of duplicates; the result is in the order of names, not of
+/// the lists.
 NameMatch match_names(
     const std::vector<std::string>& module_names,
     const std::vector<std::string>& file_names);
