@@ -26,27 +26,29 @@ bool is_forgotten(const Parameters& parameters) {
   return trains;
 }
 
+/// Each rank's text, by rank; empty if all are the same.
+std::string differences(const std::string& text, const ProcessGroup& group) {
+  const auto texts = group.all_gather(text);
+  return group_ranks(texts).size() == 1 ? "" : name_by_ranks(texts);
+}
+
 /// Warns of the first that differs.
 void compare(
     const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group) {
   for (const auto& [name, optimizer] : optimizers) {
-    const auto texts = group.all_gather(describe(*optimizer));
-    for (size_t rank = 1; rank < texts.size(); ++rank) {
-      if (texts[rank] != texts[0]) {
-        if (group.rank() == 0) {
-          TORCH_WARN(detail::format(
-              "ddp: in this checkpoint '{}' differs between ranks: rank {} "
-              "has {}, rank 0 has {}. Then ranks take different steps. "
-              "DDP_CHECK_REPLICAS=0 turns this check off",
-              name,
-              rank,
-              texts[rank],
-              texts[0]));
-        }
-        return;
-      }
+    const auto different = differences(describe(*optimizer), group);
+    if (different.empty()) {
+      continue;
     }
+    if (group.rank() == 0) {
+      TORCH_WARN(detail::format(
+          "ddp: in this checkpoint '{}' differs between ranks: {}. Then ranks "
+          "take different steps. DDP_CHECK_REPLICAS=0 turns this check off",
+          name,
+          different));
+    }
+    return;
   }
 }
 
@@ -54,10 +56,9 @@ void compare(
 std::string different_calls(
     const std::string& call,
     const ProcessGroup& group) {
-  const auto calls = group.all_gather(call);
-  return group_ranks(calls).size() == 1
-      ? ""
-      : "the ranks did not call the same: " + name_by_ranks(calls) +
+  const auto calls = differences(call, group);
+  return calls.empty() ? ""
+                       : "the ranks did not call the same: " + calls +
           ". Rank 0 reads and writes for all: give all ranks one path and "
           "step, as group.broadcast(path) returns it";
 }
@@ -65,17 +66,12 @@ std::string different_calls(
 } // namespace
 
 void check_same_parts(const std::string& names, const ProcessGroup& group) {
-  const auto all = group.all_gather(names);
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    DDP_CHECK_VALUE(
-        all[rank] == all[0],
-        "the parts of a TrainingState differ between ranks: rank {} has {}, "
-        "rank 0 has {}. Add the same parts on all ranks, in the same order, "
-        "and call set_epoch on all",
-        rank,
-        all[rank],
-        all[0]);
-  }
+  const auto different = differences(names, group);
+  DDP_CHECK_VALUE(
+      different.empty(),
+      "the parts of a TrainingState differ between ranks: {}. Add the same "
+      "parts on all ranks, in the same order, and call set_epoch on all",
+      different);
 }
 
 void check_same_call(const std::string& call, const ProcessGroup& group) {

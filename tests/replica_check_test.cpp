@@ -80,9 +80,9 @@ RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
   const auto save = [&] { state.save(folder + "run.pt", group); };
   REQUIRE_THAT(
       rank_0_warns(save, group),
-      Has("'optimizer' differs between ranks: rank 1 has "
-          "torch::optim::SGD with learning rates 0.25, rank "
-          "0 has torch::optim::SGD with learning rates 0.5"));
+      Has("'optimizer' differs between ranks: ranks 0 and 2: "
+          "torch::optim::SGD with learning rates 0.5; rank 1: "
+          "torch::optim::SGD with learning rates 0.25. "));
 }
 
 RANKS_TEST("a checkpoint tells where training went on without its Reducer") {

@@ -132,8 +132,8 @@ RANKS_TEST("a state that has other parts on a rank is refused on all") {
   }
   REQUIRE_THROWS_WITH(
       state.save(path, group),
-      Has("the parts of a TrainingState differ between ranks: rank 2 has "
-          "'step', 'net', rank 0 has 'step'"));
+      Has("the parts of a TrainingState differ between ranks: ranks 0 and "
+          "1: 'step'; rank 2: 'step', 'net'. "));
   group.barrier();
   REQUIRE_FALSE(std::filesystem::exists(path));
 }
@@ -146,8 +146,8 @@ RANKS_TEST("a state whose sampler has another epoch on a rank is refused") {
   sampler.set_epoch(group.rank() == 0 ? 3 : 0); // by rank 0 only
   REQUIRE_THAT(
       error_on_all(group, [&] { state.save(path, group); }),
-      Has("differ between ranks: rank 1 has 'sampler' in epoch "
-          "0, rank 0 has 'sampler' in epoch 3. ",
+      Has("differ between ranks: rank 0: 'sampler' in epoch 3; ranks 1 and 2: "
+          "'sampler' in epoch 0. ",
           "call set_epoch on all"));
   REQUIRE_FALSE(std::filesystem::exists(path));
   sampler.set_epoch(3);
