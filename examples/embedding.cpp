@@ -8,8 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
+#include <iostream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -84,10 +83,7 @@ void report_loss(
     const ddp::ProcessGroup& group) {
   const auto mean = loss.detach().clone();
   group.all_reduce(mean, ddp::ReduceOp::kMean);
-  if (group.rank() == 0) {
-    std::printf("step %" PRId64 ": loss %.6f\n", step, mean.item<double>());
-    std::fflush(stdout);
-  }
+  ddp::print(group, "step ", step, ": loss ", mean.item<double>());
 }
 
 /// `touched` says which rows of the embedding this rank has asked for.
@@ -95,26 +91,24 @@ void report_embedding(
     Net& net,
     const torch::Tensor& touched,
     const ddp::ProcessGroup& group) {
-  std::printf(
-      "rank %" PRId64 " of %" PRId64 ": embedding %016" PRIx64
-      ", touched %" PRId64 " of %" PRId64 " rows\n",
-      group.rank(),
-      group.size(),
-      ddp::parameter_hash(*net->embedding),
-      touched.sum().item<int64_t>(),
-      kWords);
-  std::fflush(stdout);
+  const auto rank = c10::str("rank ", group.rank(), " of ", group.size());
+  const auto hash = ddp::parameter_hash(*net->embedding);
+  const auto rows = c10::str(touched.sum().item<int64_t>(), " of ", kWords);
+  std::cout << c10::str(
+                   rank, ": embedding ", hash, ", touched ", rows, " rows\n")
+            << std::flush; // whole, even if others write
   ddp::verify_same_parameters(*net, group); // names the ranks that differ
   auto by_any = touched.to(group.device(), torch::kLong);
   group.all_reduce(by_any, ddp::ReduceOp::kMax);
-  if (group.rank() == 0) {
-    std::printf(
-        "the embeddings of all ranks are equal: norm %.6f, touched %" PRId64
-        " rows, gradients are %s\n",
-        net->embedding->weight.norm().item<double>(),
-        by_any.sum().item<int64_t>(),
-        net->embedding->weight.grad().is_sparse() ? "sparse" : "dense");
-  }
+  const auto& weight = net->embedding->weight;
+  ddp::print(
+      group,
+      "the embeddings of all ranks are equal: norm ",
+      weight.norm().item<double>(),
+      ", touched ",
+      by_any.sum().item<int64_t>(),
+      " rows, gradients are ",
+      weight.grad().is_sparse() ? "sparse" : "dense");
 }
 
 void train(const Arguments& arguments) {

@@ -8,8 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
 #include <string>
 
 struct Arguments {
@@ -82,16 +80,12 @@ void train(const Arguments& arguments) {
   run.add("discriminator_reducer", discriminator_reducer);
   run.add("step", step).add_random_state();
   ddp::CheckpointManager checkpoints(arguments.folder, run, group);
-  const bool speaks = group.rank() == 0;
-  if (checkpoints.load() && speaks) {
-    std::printf("resumes from step %" PRId64 "\n", step);
+  if (checkpoints.load()) {
+    ddp::print(group, "goes on from step ", step);
   }
 
   if (step >= arguments.steps) {
-    if (speaks) {
-      std::printf(
-          "nothing left to do: --steps is %" PRId64 "\n", arguments.steps);
-    }
+    ddp::print(group, "nothing left to do: --steps is ", arguments.steps);
     return;
   }
   torch::Tensor discriminator_loss;
@@ -123,21 +117,20 @@ void train(const Arguments& arguments) {
   }
 
   const torch::nn::ModuleList both(generator, discriminator);
-  const auto hash = ddp::parameter_hash(*both);
   group.all_reduce(
       discriminator_loss = discriminator_loss.detach(), ddp::ReduceOp::kMean);
   group.all_reduce(
       generator_loss = generator_loss.detach(), ddp::ReduceOp::kMean);
-  if (speaks) {
-    std::printf(
-        "step %" PRId64
-        ": loss of discriminator %.6f, of generator %.6f, "
-        "parameters %016" PRIx64 "\n",
-        step,
-        discriminator_loss.item<double>(),
-        generator_loss.item<double>(),
-        hash);
-  }
+  ddp::print(
+      group,
+      "step ",
+      step,
+      ": loss of discriminator ",
+      discriminator_loss.item<double>(),
+      ", of generator ",
+      generator_loss.item<double>(),
+      ", parameters ",
+      ddp::parameter_hash(*both));
 }
 
 int main(int argc, char** argv) {

@@ -9,9 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 struct Arguments {
@@ -72,17 +70,9 @@ void train(const Arguments& arguments) {
     skipped += scaler.step(optimizer) ? 0 : 1; // (+) instead of its step()
     scaler.update(); // (+)
   }
-  if (group.rank() == 0) {
-    std::printf(
-        "%s: loss %.3f at first, %.3f at last; %" PRId64 " of %" PRId64
-        " steps skipped, scale %.0f\n",
-        half ? "float16" : "bfloat16",
-        first,
-        last,
-        skipped,
-        arguments.steps,
-        scaler.get_scale());
-  }
+  ddp::print(group, dtype, ": loss ", first, " at first, ", last, " at last");
+  const auto share = c10::str(skipped, " of ", arguments.steps);
+  ddp::print(group, share, " steps skipped, scale ", scaler.get_scale());
   ddp::verify_same_parameters(*net, group);
 }
 

@@ -8,8 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -127,14 +125,10 @@ void train(const Arguments& arguments) {
   ddp::verify_same_parameters(*net, group);
   loss = loss.detach().to(group.device());
   group.all_reduce(loss, ddp::ReduceOp::kMean);
-  if (group.rank() == 0) {
-    std::printf(
-        "%s and %s on rank 0, loss %.7f, parameters %016" PRIx64 "\n",
-        devices.first.str().c_str(),
-        devices.second.str().c_str(),
-        loss.item<double>(),
-        ddp::parameter_hash(*net));
-  }
+  const auto both = c10::str(devices.first, " and ", devices.second);
+  const auto hash = ddp::parameter_hash(*net);
+  ddp::print(group, both, " on rank 0, loss ", loss.item<double>());
+  ddp::print(group, "parameters ", hash);
 }
 
 int main(int argc, char** argv) {

@@ -9,8 +9,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
 #include <string>
 
 struct Arguments {
@@ -55,18 +53,14 @@ void train(const Arguments& arguments) {
       group,
       ddp::CheckpointManagerOptions().asynchronous(true));
   const auto found = checkpoints.load();
-  const bool speaks = group.rank() == 0;
-  if (speaks && found) {
-    std::printf("resumes from step %" PRId64 "\n", found->step);
+  if (found) {
+    ddp::print(group, "goes on from step ", found->step);
   }
 
   ddp::StopSignal stop(group);
   for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
     loader->set_epoch(epoch);
-    if (speaks) {
-      std::printf("epoch %" PRId64 "\n", epoch + 1);
-      std::fflush(stdout);
-    }
+    ddp::print(group, "epoch ", epoch + 1);
     for (auto& batch : *loader) {
       const auto data = batch.data.to(group.device());
       optimizer.zero_grad();
@@ -81,18 +75,14 @@ void train(const Arguments& arguments) {
       }
       if (stops) {
         checkpoints.wait();
-        if (speaks) {
-          std::printf("stopped at step %" PRId64 "\n", step);
-        }
+        ddp::print(group, "stopped at step ", step);
         return;
       }
     }
   }
   checkpoints.wait();
   const auto hash = ddp::parameter_hash(*net);
-  if (speaks) {
-    std::printf("%" PRId64 " steps, parameters %016" PRIx64 "\n", step, hash);
-  }
+  ddp::print(group, step, " steps, parameters ", hash);
 }
 
 int main(int argc, char** argv) {

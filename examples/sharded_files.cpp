@@ -98,23 +98,15 @@ void train(const Arguments& arguments) {
   net->to(group.device());
   ddp::Reducer reducer(net, group);
   torch::optim::Adam optimizer(net->parameters(), 3e-3);
-  const bool speaks = group.rank() == 0;
   for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
     sampler.set_epoch(epoch);
     const auto loss = train_epoch(net, *loader, optimizer, group);
-    if (speaks) {
-      std::printf(
-          "epoch %" PRId64 ": loss %.4f, %zu of %zu records for each rank\n",
-          epoch + 1,
-          loss,
-          sampler.size(),
-          *shards.size());
-    }
+    const auto share = c10::str(sampler.size(), " of ", *shards.size());
+    ddp::print(group, "epoch ", epoch + 1, ": loss ", loss);
+    ddp::print(group, "  ", share, " records for each rank");
   }
   ddp::verify_same_parameters(*net, group);
-  if (speaks) {
-    std::printf("parameters: equal on all ranks\n");
-  }
+  ddp::print(group, "parameters: equal on all ranks");
 }
 
 } // namespace

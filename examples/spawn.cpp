@@ -8,8 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
+#include <iostream>
 #include <string>
 
 struct Arguments {
@@ -45,14 +44,11 @@ void train(const Arguments& arguments) {
   }
 
   group.all_reduce(loss = loss.detach(), ddp::ReduceOp::kMean);
-  char hash[17];
-  std::snprintf(hash, sizeof(hash), "%016" PRIx64, ddp::parameter_hash(*net));
-  const auto hashes = group.all_gather(std::string(hash));
-  if (group.rank() == 0) {
-    std::printf("loss %.6f\n", loss.item<double>());
-    for (size_t rank = 0; rank < hashes.size(); ++rank) {
-      std::printf("rank %zu: parameters %s\n", rank, hashes[rank].c_str());
-    }
+  const auto hash = std::to_string(ddp::parameter_hash(*net));
+  const auto hashes = group.all_gather(hash);
+  ddp::print(group, "loss ", loss.item<double>());
+  for (size_t rank = 0; rank < hashes.size(); ++rank) {
+    ddp::print(group, "rank ", rank, ": parameters ", hashes[rank]);
   }
 }
 
@@ -65,6 +61,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] {
     ddp::spawn(argc, argv, arguments.processes, [&] { train(arguments); });
-    std::printf("%" PRId64 " processes have ended\n", arguments.processes);
+    std::cout << arguments.processes << " processes have ended\n";
   });
 }

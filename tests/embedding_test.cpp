@@ -33,7 +33,7 @@ Result train(int ranks, Words arguments, const std::string& steps = "25") {
     const auto own = match(
         output,
         "rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-            ": embedding ([0-9a-f]{16}), touched (\\d+) of 1000 rows");
+            ": embedding (\\d+), touched (\\d+) of 1000 rows");
     hashes.insert(own[0]);
     result.touched_by_rank.push_back(std::stoi(own[1]));
   }

