@@ -11,6 +11,8 @@
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <future>
 
@@ -139,16 +141,12 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
     found.path = entry.path;
     return found;
   }
-  std::string list;
-  for (const auto& reason : found.skipped) {
-    list += "\n  " + reason;
-  }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '{}' can be read; move them away to start "
-      "again{}",
+      "none of the checkpoints in '{}' can be read; move them away to begin "
+      "anew\n  {}",
       folder.path(),
-      list);
+      c10::Join("\n  ", found.skipped));
   return std::nullopt;
 }
 

@@ -23,43 +23,31 @@ bool is_whole_number(const at::Tensor& tensor) {
   return std::isfinite(number) && number == std::floor(number);
 }
 
-// Collects what does not fit, to be said all at once.
-class Misfits {
- public:
-  void add_names(const char* what, const std::vector<std::string>& names) {
-    for (const auto& name : names) {
-      list_ << "\n  " << what << ": " << name;
-    }
+// What does not fit is said all at once.
+void list_names(
+    std::ostream& misfits,
+    const char* what,
+    const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    misfits << "\n  " << what << ": " << name;
   }
+}
 
-  void check(
-      const std::string& name,
-      const at::Tensor& target,
-      const at::Tensor& source) {
-    if (target.sizes() != source.sizes()) {
-      list_ << "\n  wrong shape: " << name << " is " << source.sizes()
+void check_fit(
+    std::ostream& misfits,
+    const std::string& name,
+    const at::Tensor& target,
+    const at::Tensor& source) {
+  if (target.sizes() != source.sizes()) {
+    misfits << "\n  wrong shape: " << name << " is " << source.sizes()
             << " in the file, " << target.sizes() << " in the module";
-    }
-    if (!c10::canCast(source.scalar_type(), target.scalar_type()) &&
-        !is_whole_number(source)) {
-      list_ << "\n  wrong dtype: " << name << " is " << source.scalar_type()
+  }
+  if (!c10::canCast(source.scalar_type(), target.scalar_type()) &&
+      !is_whole_number(source)) {
+    misfits << "\n  wrong dtype: " << name << " is " << source.scalar_type()
             << " in the file, " << target.scalar_type() << " in the module";
-    }
   }
-
-  void raise(const std::string& source) const {
-    const auto list = list_.str();
-    DDP_CHECK(
-        list.empty(),
-        "{} does not fit the module, which is unchanged; was it saved from "
-        "another network?{}",
-        source,
-        list);
-  }
-
- private:
-  std::ostringstream list_;
-};
+}
 
 } // namespace
 
@@ -70,19 +58,24 @@ Copies plan_copies(
     IncompatibleKeys* keys) {
   const auto state = named_state(module);
   const auto match = match_names(state.keys(), tensors.keys());
-  Misfits misfits;
+  std::ostringstream misfits;
   if (keys == nullptr || match.pairs.empty()) {
-    misfits.add_names("missing in the file", match.missing);
-    misfits.add_names("unexpected in the file", match.unexpected);
+    list_names(misfits, "missing in the file", match.missing);
+    list_names(misfits, "unexpected in the file", match.unexpected);
   } else {
     *keys = {match.missing, match.unexpected};
   }
   Copies copies;
   for (const auto& [module_name, saved_name] : match.pairs) {
     copies.emplace_back(state[module_name], tensors[saved_name]);
-    misfits.check(module_name, copies.back().first, copies.back().second);
+    check_fit(misfits, module_name, copies.back().first, copies.back().second);
   }
-  misfits.raise(source);
+  DDP_CHECK(
+      misfits.str().empty(),
+      "{} does not fit the module, which is unchanged; was it saved from "
+      "another network?{}",
+      source,
+      misfits.str());
   return copies;
 }
 

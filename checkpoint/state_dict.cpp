@@ -39,11 +39,7 @@ const torch::nn::Module& unwrapped(const torch::nn::Module& module) {
 }
 
 torch::nn::Module& unwrapped(torch::nn::Module& module) {
-  auto* plain = &module;
-  while (auto* wrapper = dynamic_cast<WrappedModule*>(plain)) {
-    plain = &wrapper->wrapped();
-  }
-  return *plain;
+  return const_cast<torch::nn::Module&>(unwrapped(std::as_const(module)));
 }
 
 StateDict named_state(const torch::nn::Module& module) {

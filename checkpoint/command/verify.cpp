@@ -20,10 +20,8 @@ const char* verified(const Outline& outline) {
 
 // What an error says of the file.
 std::string reason(const c10::Error& error, const std::string& path) {
-  const std::string text = error.what_without_backtrace();
   const auto start = "cannot read '" + path + "': ";
-  return printable(
-      text.rfind(start, 0) == 0 ? text.substr(start.size()) : text);
+  return printable(replaced(error.what_without_backtrace(), start, ""));
 }
 
 int verify(const std::string& path) {
