@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <system_error>
 #include <tuple>
 
@@ -23,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kStep = "step-";
-constexpr std::string_view kMetric = "_metric-";
 constexpr const char* kLatest = "latest";
 constexpr const char* kEpoch = ".epoch";
 
@@ -46,27 +45,18 @@ std::string text_of(double number) {
 }
 
 std::optional<FolderEntry> entry_at(const fs::path& path) {
-  const auto extension = path.extension();
-  auto name = path.stem().string();
-  if ((extension != ".pt" && extension != ".pth" &&
-       extension != ".safetensors") ||
-      name.rfind(kStep, 0) != 0) {
+  static const std::regex kName(
+      R"(step-(-?\d+)(?:_metric-(.+))?\.(?:pt|pth|safetensors))");
+  const auto name = path.filename().string();
+  std::smatch parts;
+  if (!std::regex_match(name, parts, kName)) {
     return std::nullopt;
   }
-  name.erase(0, kStep.size());
-  FolderEntry entry{0, std::nullopt, path.string()};
-  const auto metric = name.find(kMetric);
-  if (metric != std::string::npos) {
-    entry.metric =
-        parse<double>(std::string_view(name).substr(metric + kMetric.size()));
-    if (!entry.metric) {
-      return std::nullopt;
-    }
-    name.erase(metric);
-  }
-  const auto step = parse<int64_t>(name);
-  entry.step = step.value_or(0);
-  return step ? std::optional(entry) : std::nullopt;
+  const auto step = parse<int64_t>(parts[1].str());
+  const auto metric = parse<double>(parts[2].str());
+  return step && metric.has_value() == parts[2].matched
+      ? std::optional(FolderEntry{*step, metric, path.string()})
+      : std::nullopt;
 }
 
 void check(
@@ -120,10 +110,8 @@ std::set<std::string> kept(
 
 // A temporary name, which a process leaves that is killed in a save.
 bool is_leftover(const fs::path& path) {
-  const auto name = path.filename().string();
-  return name.find(".tmp.") != std::string::npos &&
-      (name.rfind("." + std::string(kStep), 0) == 0 ||
-       name.rfind("." + std::string(kLatest), 0) == 0);
+  static const std::regex kName(R"(\.(?:step-|latest).*\.tmp\..*)");
+  return std::regex_match(path.filename().string(), kName);
 }
 
 // The last of "JOB:N"; 0 for another text.
@@ -141,11 +129,9 @@ std::string job_in(const std::string& text) {
 // So that reading the file again reads the disk, if its file system can: what
 // was just written is in memory, whatever the disk has made of it.
 void drop_cached_pages(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const int reason = file < 0 ? errno : 0;
-  check({reason, std::generic_category()}, "opening", path);
-  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(file);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check({file ? 0 : errno, std::generic_category()}, "opening", path);
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 } // namespace
@@ -207,32 +193,28 @@ FolderEntry CheckpointFolder::new_entry(
   std::error_code error;
   fs::create_directories(path_, error);
   check(error, "making the folder", path_);
-  auto name = std::string(kStep) + std::to_string(step);
+  auto name = "step-" + std::to_string(step);
   if (metric) {
-    name += std::string(kMetric) + text_of(*metric);
+    name += "_metric-" + text_of(*metric);
   }
   return {step, metric, (fs::path(path_) / (name + extension)).string()};
 }
 
 /// Whether this process holds the folder's lock, or there can be none.
 bool CheckpointFolder::lock() {
-  if (locked_) {
+  if (lock_) {
     return true;
   }
   // Of the folder itself: nothing more is in it, and no death leaves it locked.
-  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
+  FileDescriptor folder(
+      ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) {
     return true; // a folder may be writable and not readable
   }
-  const std::shared_ptr<const int> held(
-      new int(folder), [](const int* descriptor) {
-        ::close(*descriptor);
-        delete descriptor;
-      });
-  if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return false;
   }
-  locked_ = held;
+  lock_ = std::move(folder);
   return true;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <common/file_descriptor.h>
+
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -79,7 +80,7 @@ class CheckpointFolder {
 
   std::string path_;
   std::set<std::string> damaged_;
-  std::shared_ptr<const int> locked_;
+  FileDescriptor lock_;
   std::string taken_by_; // what it wrote there
   bool succeeds_ = false; // on an earlier epoch
 };
