@@ -5,10 +5,10 @@
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/values.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/internal/check.h>
-#include <ddp/support/plain_tensor.h>
 #include <ddp/support/snapshot_memory.h>
 
 #include <filesystem>
@@ -28,10 +28,7 @@ c10::IValue read(
     return detail::TorchArchive(file).value(strict);
   }
   auto content = detail::read_safetensors(file);
-  const auto tree = content.metadata.find(detail::kTreeKey);
-  return tree == content.metadata.end()
-      ? detail::tree_of(content.tensors)
-      : detail::unflatten(tree->second, content.tensors);
+  return detail::take_value(content);
 }
 
 } // namespace
@@ -76,6 +73,7 @@ std::function<void()> detail::prepare_checkpoint_file(
     SafetensorsMetadata metadata) {
   const bool sharded = is_safetensors_index(path);
   check_extension(path);
+  check_writable(value);
   if (sharded || writes_safetensors(path)) {
     auto flat = flatten(value);
     DDP_CHECK_VALUE(
@@ -83,9 +81,6 @@ std::function<void()> detail::prepare_checkpoint_file(
         "checkpoint '{}': an index of several files holds a dict of tensors "
         "alone, and this value is another: write one file, .safetensors or .pt",
         path);
-    for (const auto& tensor : flat.tensors) {
-      check_readable(tensor.value(), "tensor '" + tensor.key() + "'");
-    }
     metadata.emplace("format", "pt");
     if (!flat.structure.empty()) {
       metadata[kTreeKey] = flat.structure;

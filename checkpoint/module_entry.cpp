@@ -1,3 +1,4 @@
+#include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/module_entry.h>
 #include <checkpoint/name_matching.h>
 #include <ddp/internal/check.h>
@@ -25,26 +26,6 @@ bool is_module(const c10::IValue& value) {
     return entry.key().isString() &&
         (entry.value().isTensor() || is_module(entry.value()));
   });
-}
-
-void add_tensors(
-    const c10::IValue& module,
-    const std::string& prefix,
-    StateDict& tensors) {
-  for (const auto& entry : module.toGenericDict()) {
-    const auto name = prefix + entry.key().toStringRef();
-    if (entry.value().isTensor()) {
-      tensors.insert(name, entry.value().toTensor());
-    } else {
-      add_tensors(entry.value(), name + ".", tensors);
-    }
-  }
-}
-
-StateDict tensors_of(const c10::IValue& module) {
-  StateDict tensors;
-  add_tensors(module, "", tensors);
-  return tensors;
 }
 
 // The names of the entries that can be a module's.
@@ -98,7 +79,7 @@ StateDict module_entry(
         std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
           return entry.value().isTensor();
         });
-    auto whole = tensors_of(content);
+    auto whole = flatten(content).tensors;
     if (flat || match_names(wanted, whole.keys()).missing.empty()) {
       return whole;
     }
@@ -109,7 +90,7 @@ StateDict module_entry(
       entry != dict.end() && is_module(entry->value()),
       "the file has no entry '{}' that is a dict of tensors by name",
       chosen);
-  return tensors_of(entry->value());
+  return flatten(entry->value()).tensors;
 }
 
 } // namespace ddp::detail

@@ -80,7 +80,7 @@ at::Tensor read_tensor(
       entry.name,
       digest.hex(),
       expected);
-  return bytes.view(entry.dtype).view(entry.shape);
+  return bytes;
 }
 
 } // namespace
@@ -95,7 +95,8 @@ bool detail::is_safetensors(const ByteSource& file, const std::string& path) {
   return !zip && std::filesystem::path(path).extension() == ".safetensors";
 }
 
-std::string detail::read_safetensors_header(const ByteSource& file) {
+detail::SafetensorsHeader detail::read_safetensors_header(
+    const ByteSource& file) {
   DDP_CHECK(
       file.size() >= kLengthBytes,
       "truncated: it has {} bytes, the length of the header alone takes {}",
@@ -115,13 +116,14 @@ std::string detail::read_safetensors_header(const ByteSource& file) {
       "truncated: it says that {} bytes of header follow, the file has {}",
       header_bytes,
       rest);
-  return file.text(kLengthBytes, header_bytes);
+  auto header =
+      parse_header(file.text(kLengthBytes, header_bytes), rest - header_bytes);
+  header.data_offset = kLengthBytes + header_bytes;
+  return header;
 }
 
-SafetensorsFile detail::read_safetensors(const ByteSource& file) {
-  const auto text = read_safetensors_header(file);
-  const auto data_offset = kLengthBytes + text.size();
-  auto header = parse_header(text, file.size() - data_offset);
+SafetensorsFile detail::read_safetensors(const ByteSource& file, bool verify) {
+  auto header = read_safetensors_header(file);
   SafetensorsFile result;
   result.metadata = std::move(header.metadata);
   for (size_t i = 0; i < header.entries.size(); ++i) {
@@ -129,8 +131,14 @@ SafetensorsFile detail::read_safetensors(const ByteSource& file) {
     const auto digest = header.digests.empty()
         ? ""
         : header.digests.substr(kDigestSize * (1 + i), kDigestSize);
+    const auto bytes = verify
+        ? read_tensor(file, header.data_offset, entry, digest)
+        : file.tensor(
+              header.data_offset + entry.begin,
+              entry.end - entry.begin,
+              nullptr);
     result.tensors.insert(
-        entry.name, read_tensor(file, data_offset, entry, digest));
+        entry.name, bytes.view(entry.dtype).view(entry.shape));
   }
   return result;
 }

@@ -1,7 +1,9 @@
+#include <c10/util/StringUtil.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/values.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/internal/check.h>
@@ -19,36 +21,34 @@ struct ConvertOptions {
 };
 
 c10::IValue entry_of(const c10::IValue& content, const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   if (content.isGenericDict()) {
     for (const auto& entry : content.toGenericDict()) {
-      if (entry.key().isString()) {
-        if (entry.key().toStringRef() == name) {
-          return entry.value();
-        }
-        names += (names.empty() ? "" : ", ") + entry.key().toStringRef();
+      if (entry.key() == name) {
+        return entry.value();
       }
+      names.push_back(detail::key_text(entry.key()));
     }
   }
   DDP_THROW(
       ValueError,
-      "the file has no entry '" + name + "'; it has " +
-          (names.empty() ? "none" : names));
+      "the file has no entry '{}'; it has {}",
+      name,
+      names.empty() ? "none" : c10::Join(", ", names));
 }
 
 c10::IValue flattened(const c10::IValue& content) {
-  for (const auto& leaf : leaves_of(content, /*whole_lists=*/true)) {
-    const bool empty =
-        leaf.value.isGenericDict(); // of a module without parameters
+  StateDict tensors;
+  for (const auto& [name, value] : leaves_of(content, /*whole_lists=*/true)) {
+    if (value.isGenericDict()) { // empty: of a module without parameters
+      continue;
+    }
     DDP_CHECK_VALUE(
-        leaf.value.isTensor() || empty,
-        "--flat takes tensors only, and '{}' is not one; --entry names a part "
-        "of the file",
-        leaf.name);
-  }
-  auto tensors = detail::flatten(content).tensors;
-  for (auto& tensor : tensors) {
-    tensor.value() = tensor.value().detach(); // as in Python's state_dict
+        value.isTensor(),
+        "--flat takes tensors only, and '{}' is none; --entry names a part of "
+        "the file",
+        name);
+    tensors.insert(name, value.toTensor().detach()); // as Python's state_dict
   }
   return detail::tree_of(tensors);
 }

@@ -3,6 +3,7 @@
 #include <checkpoint/command/outline.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
+#include <checkpoint/formats/values.h>
 #include <common/text_table.h>
 
 #include <iostream>
@@ -56,7 +57,7 @@ void print_entries(const c10::IValue& content) {
     const auto extent = extent_of(entry.value());
     if (extent.tensors > 0) { // others are among the values
       table.add(
-          {printable(key_text(entry.key())),
+          {printable(detail::key_text(entry.key())),
            grouped(extent.tensors),
            grouped(extent.elements),
            size_text(extent.bytes)});

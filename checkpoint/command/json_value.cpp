@@ -1,5 +1,5 @@
 #include <checkpoint/command/json_value.h>
-#include <checkpoint/command/leaves.h>
+#include <checkpoint/formats/values.h>
 
 #include <cmath>
 
@@ -28,9 +28,9 @@ Json json_of(const c10::IValue& value) {
   }
   if (value.isList() || value.isTuple()) {
     auto array = Json::array();
-    for (const auto& item : items_of(value)) {
+    detail::for_each_item(value, [&](const auto& /*key*/, const auto& item) {
       array.push_back(json_of(item));
-    }
+    });
     return array;
   }
   return nullptr;

@@ -1,38 +1,25 @@
 #include <ATen/core/Tensor.h>
 #include <checkpoint/command/leaves.h>
+#include <checkpoint/formats/values.h>
 
-#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
 namespace ddp::command {
 namespace {
 
-bool is_sequence(const c10::IValue& value) {
-  return value.isList() || value.isTuple();
-}
-
-bool is_plain(const c10::IValue& value) {
-  return !value.isTensor() && !value.isGenericDict() && !is_sequence(value);
-}
-
 class LeafCollector {
  public:
   explicit LeafCollector(bool whole_lists) : whole_lists_(whole_lists) {}
 
   void collect(const c10::IValue& value, const std::string& place) {
-    if (value.isGenericDict() && !value.toGenericDict().empty()) {
-      for (const auto& entry : value.toGenericDict()) {
-        collect(entry.value(), below(place, key_text(entry.key())));
-      }
-    } else if (is_sequence(value) && !is_leaf(items_of(value))) {
-      const auto items = items_of(value);
-      for (size_t i = 0; i < items.size(); ++i) {
-        collect(items[i], below(place, std::to_string(i)));
-      }
-    } else {
+    if (is_leaf(value)) {
       add(place, value);
+      return;
     }
+    detail::for_each_item(value, [&](const auto& key, const auto& item) {
+      collect(item, detail::place_in(place, key));
+    });
   }
 
   std::vector<Leaf> take_leaves() {
@@ -40,13 +27,16 @@ class LeafCollector {
   }
 
  private:
-  static std::string below(const std::string& place, const std::string& name) {
-    return place.empty() ? name : place + "." + name;
-  }
-
-  bool is_leaf(const std::vector<c10::IValue>& items) const {
-    return items.empty() ||
-        (whole_lists_ && std::all_of(items.begin(), items.end(), is_plain));
+  bool is_leaf(const c10::IValue& value) const {
+    size_t items = 0;
+    size_t plain = 0;
+    detail::for_each_item(value, [&](const auto& /*key*/, const auto& item) {
+      ++items;
+      plain += !item.isTensor() && !item.isGenericDict() && !item.isList() &&
+          !item.isTuple();
+    });
+    return items == 0 ||
+        (whole_lists_ && !value.isGenericDict() && plain == items);
   }
 
   void add(std::string name, const c10::IValue& value) {
@@ -67,18 +57,6 @@ std::vector<Leaf> leaves_of(const c10::IValue& tree, bool whole_lists) {
   LeafCollector collector(whole_lists);
   collector.collect(tree, "");
   return collector.take_leaves();
-}
-
-std::string key_text(const c10::IValue& key) {
-  return key.isInt() ? std::to_string(key.toInt()) : key.toStringRef();
-}
-
-std::vector<c10::IValue> items_of(const c10::IValue& sequence) {
-  if (sequence.isList()) {
-    return sequence.toListRef().vec();
-  }
-  const auto& elements = sequence.toTupleRef().elements();
-  return std::vector<c10::IValue>(elements.begin(), elements.end());
 }
 
 void Extent::add(const at::Tensor& tensor) {

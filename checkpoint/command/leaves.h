@@ -18,12 +18,6 @@ struct Leaf {
 /// nothing but numbers, texts and none is one.
 std::vector<Leaf> leaves_of(const c10::IValue& tree, bool whole_lists);
 
-/// A dict's key.
-std::string key_text(const c10::IValue& key);
-
-/// A list's or tuple's items.
-std::vector<c10::IValue> items_of(const c10::IValue& sequence);
-
 /// How many of something there are, and the elements and bytes of the tensors.
 struct Extent {
   uint64_t tensors = 0;

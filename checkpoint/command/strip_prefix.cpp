@@ -1,4 +1,3 @@
-#include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
@@ -32,72 +31,58 @@ bool has_named_tensor(const Dict& dict) {
   });
 }
 
-class PrefixStripper {
- public:
-  explicit PrefixStripper(std::string prefix) : prefix_(std::move(prefix)) {}
-
-  c10::IValue strip(const c10::IValue& value) {
-    if (value.isGenericDict()) {
-      const auto dict = value.toGenericDict();
-      return is_optimizer(dict) ? value : strip_dict(dict);
+// Adds the number of names that it changes to `count`.
+c10::IValue stripped(
+    const c10::IValue& value,
+    const std::string& prefix,
+    uint64_t& count) {
+  if (value.isList()) {
+    auto list = detail::new_list();
+    for (const c10::IValue& item : value.toListRef()) {
+      list.push_back(stripped(item, prefix, count));
     }
-    if (value.isList()) {
-      auto list = detail::new_list();
-      for (const auto& item : items_of(value)) {
-        list.push_back(strip(item));
-      }
-      return list;
+    return list;
+  }
+  if (value.isTuple()) {
+    std::vector<c10::IValue> items;
+    for (const auto& item : value.toTupleRef().elements()) {
+      items.push_back(stripped(item, prefix, count));
     }
-    if (value.isTuple()) {
-      auto items = items_of(value);
-      for (auto& item : items) {
-        item = strip(item);
-      }
-      return c10::ivalue::Tuple::create(std::move(items));
-    }
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  if (!value.isGenericDict() || is_optimizer(value.toGenericDict())) {
     return value;
   }
-
-  uint64_t count() const {
-    return count_;
-  }
-
- private:
-  c10::IValue strip_dict(const Dict& dict) {
-    auto result = detail::new_dict();
-    const bool names_tensors = has_named_tensor(dict);
-    for (const auto& entry : dict) {
-      auto key = entry.key();
-      if (names_tensors && key.isString() &&
-          key.toStringRef().rfind(prefix_, 0) == 0) {
-        key = key.toStringRef().substr(prefix_.size());
-        ++count_;
-      }
-      DDP_CHECK_VALUE(
-          result.insert(key, strip(entry.value())).second,
-          "two names would become '{}'",
-          key.toStringRef());
+  auto result = detail::new_dict();
+  const bool names_tensors = has_named_tensor(value.toGenericDict());
+  for (const auto& entry : value.toGenericDict()) {
+    auto key = entry.key();
+    if (names_tensors && key.isString() &&
+        key.toStringRef().rfind(prefix, 0) == 0) {
+      key = key.toStringRef().substr(prefix.size());
+      ++count;
     }
-    return result;
+    DDP_CHECK_VALUE(
+        result.insert(key, stripped(entry.value(), prefix, count)).second,
+        "two names would become '{}'",
+        key.toStringRef());
   }
-
-  std::string prefix_;
-  uint64_t count_ = 0;
-};
+  return result;
+}
 
 void strip_prefix(const StripOptions& options) {
   detail::check_extension(options.output);
   DDP_CHECK_VALUE(!options.prefix.empty(), "the prefix is empty");
   auto checkpoint = read_checkpoint(options.input);
-  PrefixStripper stripper(options.prefix);
-  checkpoint.content = stripper.strip(checkpoint.content);
+  uint64_t count = 0;
+  checkpoint.content = stripped(checkpoint.content, options.prefix, count);
   DDP_CHECK_VALUE(
-      stripper.count() > 0,
+      count > 0,
       "no tensor of '{}' has a name that begins with '{}'",
       options.input,
       options.prefix);
   write_checkpoint(options.output, checkpoint);
-  std::cout << counted(stripper.count(), "name") << " changed\n";
+  std::cout << counted(count, "name") << " changed\n";
 }
 
 } // namespace

@@ -1,6 +1,5 @@
 #include <c10/core/ScalarType.h>
 #include <checkpoint/command/json_value.h>
-#include <checkpoint/command/leaves.h>
 #include <checkpoint/command/text.h>
 
 #include <algorithm>
@@ -28,14 +27,6 @@ std::string ascii(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// What of a long value is not shown.
-std::string amount_of(const c10::IValue& value) {
-  if (value.isString()) {
-    return " (" + counted(value.toStringRef().size(), "byte") + ")";
-  }
-  return " (" + counted(items_of(value).size(), "item") + ")";
-}
-
 } // namespace
 
 std::string counted(uint64_t number, const std::string& noun) {
@@ -43,11 +34,7 @@ std::string counted(uint64_t number, const std::string& noun) {
 }
 
 std::string shape_text(const at::Tensor& tensor) {
-  std::string text;
-  for (const auto size : tensor.sizes()) {
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  }
-  return "[" + text + "]";
+  return c10::str(tensor.sizes());
 }
 
 std::string dtype_text(const at::Tensor& tensor) {
@@ -77,7 +64,10 @@ std::string value_text(const c10::IValue& value, size_t width) {
   if (character_count(text) <= width) {
     return text;
   }
-  const auto end = "..." + amount_of(value);
+  const auto amount = value.isString()
+      ? counted(value.toStringRef().size(), "byte")
+      : counted(json.size(), "item");
+  const auto end = "... (" + amount + ")";
   const auto room = width - std::min(width, end.size());
   size_t kept = 0;
   for (size_t columns = 0; kept < text.size(); ++kept) {

@@ -1,9 +1,9 @@
-#include <checkpoint/formats/common/utf8.h>
 #include <checkpoint/formats/flat_tree.h>
-#include <checkpoint/formats/pickle/pickle_tree.h>
+#include <checkpoint/formats/values.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -21,40 +21,6 @@ constexpr const char* kFloatKind = "float"; // "nan", "inf", "-inf"
 constexpr const char* kTensorKind = "tensor"; // its name
 constexpr const char* kTupleKind = "tuple"; // [value, ...]
 
-void check_depth(int depth) {
-  DDP_CHECK_VALUE(
-      depth < kMaxDepth,
-      "its values are nested more than {} deep, or contain themselves",
-      kMaxDepth);
-}
-
-class Flattener {
- public:
-  Json flatten(const IValue& value, const std::string& place, int depth);
-
-  StateDict take_tensors() {
-    return std::move(tensors_);
-  }
-
- private:
-  template <typename Values>
-  Json flatten_all(const Values& values, const std::string& place, int depth);
-  Json flatten_dict(const IValue& value, const std::string& place, int depth);
-  Json flatten_tensor(const at::Tensor& tensor, std::string name);
-
-  StateDict tensors_;
-};
-
-std::string below(const std::string& place, const std::string& name) {
-  return place.empty() ? name : place + "." + name;
-}
-
-Json flatten_text(const std::string& text, const std::string& place) {
-  DDP_CHECK_VALUE(
-      is_utf8(text), "'{}' is or has text that is not UTF-8", place);
-  return text;
-}
-
 Json flatten_number(double number) {
   if (std::isfinite(number)) {
     return number;
@@ -63,12 +29,23 @@ Json flatten_number(double number) {
   return {{kFloatKind, name}};
 }
 
-Json Flattener::flatten(
+Json flatten_tensor(
+    const at::Tensor& tensor,
+    std::string name,
+    StateDict& tensors) {
+  while (tensors.contains(name)) { // {"a": {"b": x}, "a.b": y}
+    name += "'";
+  }
+  tensors.insert(name, tensor);
+  return {{kTensorKind, name}};
+}
+
+Json flatten_value(
     const IValue& value,
     const std::string& place,
-    int depth) {
+    StateDict& tensors) {
   if (value.isTensor()) {
-    return flatten_tensor(value.toTensor(), place);
+    return flatten_tensor(value.toTensor(), place, tensors);
   }
   if (value.isNone()) {
     return nullptr;
@@ -83,84 +60,89 @@ Json Flattener::flatten(
     return flatten_number(value.toDouble());
   }
   if (value.isString()) {
-    return flatten_text(value.toStringRef(), place);
+    return value.toStringRef();
   }
-  check_depth(depth);
+  auto items = Json::array();
+  for_each_item(value, [&](const IValue& key, const IValue& item) {
+    auto flat = flatten_value(item, place_in(place, key), tensors);
+    items.push_back(
+        value.isGenericDict()
+            ? Json::array({flatten_value(key, "", tensors), std::move(flat)})
+            : std::move(flat));
+  });
   if (value.isList()) {
-    return flatten_all(value.toListRef(), place, depth);
+    return items;
   }
-  if (value.isTuple()) {
-    return {
-        {kTupleKind, flatten_all(value.toTupleRef().elements(), place, depth)}};
-  }
-  DDP_CHECK_TYPE(
-      value.isGenericDict(),
-      "'{}' is a {}; a file takes tensors, numbers, strings, none, lists, "
-      "tuples and dicts",
-      place,
-      value.tagKind());
-  return flatten_dict(value, place, depth);
+  return {{value.isTuple() ? kTupleKind : kDictKind, std::move(items)}};
 }
 
-template <typename Values>
-Json Flattener::flatten_all(
-    const Values& values,
-    const std::string& place,
+IValue unflatten_value(const Json& node, const StateDict& tensors, int depth);
+
+std::vector<IValue> unflatten_all(
+    const Json& node,
+    const StateDict& tensors,
     int depth) {
-  auto all = Json::array();
-  for (const auto& value : values) {
-    const auto name = std::to_string(all.size());
-    all.push_back(flatten(value, below(place, name), depth + 1));
+  DDP_CHECK(node.is_array(), "it has no array where one is expected");
+  std::vector<IValue> values;
+  values.reserve(node.size());
+  for (const auto& item : node) {
+    values.push_back(unflatten_value(item, tensors, depth + 1));
   }
-  return all;
+  return values;
 }
 
-Json Flattener::flatten_dict(
-    const IValue& value,
-    const std::string& place,
+IValue unflatten_dict(
+    const Json& entries,
+    const StateDict& tensors,
     int depth) {
-  auto all = Json::array();
-  for (const auto& entry : value.toGenericDict()) {
-    const auto& key = entry.key();
-    DDP_CHECK_TYPE(
-        key.isString() || key.isInt(),
-        "'{}' has a key that is a {}; a file takes strings and integers",
-        place,
-        key.tagKind());
-    const auto name =
-        key.isInt() ? std::to_string(key.toInt()) : key.toStringRef();
-    const auto in_json =
-        key.isInt() ? Json(key.toInt()) : flatten_text(name, place);
-    auto flat = flatten(entry.value(), below(place, name), depth + 1);
-    all.push_back(Json::array({in_json, std::move(flat)}));
+  constexpr uint64_t kMaxSlotsPerKey = 1024;
+  std::vector<IValue> keys;
+  for (const auto& entry : entries) {
+    DDP_CHECK(
+        entry.is_array() && entry.size() == 2 &&
+            (entry[0].is_string() || entry[0].is_number_integer()),
+        "a dict has an entry that is no key and value");
+    keys.push_back(unflatten_value(entry[0], tensors, depth + 1));
   }
-  return {{kDictKind, std::move(all)}};
+  DDP_CHECK(
+      dict_slots(keys) <= kMaxSlotsPerKey * (1 + keys.size()),
+      "a dict has keys that are made to collide");
+  auto dict = new_dict();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    DDP_CHECK(
+        dict.insert(keys[i], unflatten_value(entries[i][1], tensors, depth + 1))
+            .second,
+        "a dict has the key {} twice",
+        keys[i]);
+  }
+  return dict;
 }
 
-Json Flattener::flatten_tensor(const at::Tensor& tensor, std::string name) {
-  DDP_CHECK_VALUE(tensor.defined(), "'{}' is a tensor that is undefined", name);
-  while (tensors_.contains(name)) { // {"a": {"b": x}, "a.b": y}
-    name += "'";
+IValue unflatten_object(const Json& node, const StateDict& tensors, int depth) {
+  DDP_CHECK(node.size() == 1, "it has an object of {} keys", node.size());
+  const auto& kind = node.begin().key();
+  const auto& content = node.begin().value();
+  if (kind == kTensorKind) {
+    const auto name = content.get<std::string>();
+    const auto* tensor = tensors.find(name);
+    DDP_CHECK(tensor != nullptr, "the file has no tensor '{}'", name);
+    return *tensor;
   }
-  tensors_.insert(name, tensor);
-  return {{kTensorKind, name}};
+  if (kind == kFloatKind) {
+    const auto name = content.get<std::string>();
+    constexpr auto kInfinity = std::numeric_limits<double>::infinity();
+    return name == "inf" ? kInfinity
+        : name == "-inf" ? -kInfinity
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (kind == kTupleKind) {
+    return c10::ivalue::Tuple::create(unflatten_all(content, tensors, depth));
+  }
+  DDP_CHECK(kind == kDictKind, "it has an object '{}'", kind);
+  return unflatten_dict(content, tensors, depth);
 }
 
-class Unflattener {
- public:
-  explicit Unflattener(const StateDict& tensors) : tensors_(tensors) {}
-
-  IValue unflatten(const Json& node, int depth) const;
-
- private:
-  IValue unflatten_object(const Json& node, int depth) const;
-  IValue unflatten_dict(const Json& entries, int depth) const;
-  std::vector<IValue> unflatten_all(const Json& node, int depth) const;
-
-  const StateDict& tensors_;
-};
-
-IValue Unflattener::unflatten(const Json& node, int depth) const {
+IValue unflatten_value(const Json& node, const StateDict& tensors, int depth) {
   check_depth(depth);
   if (node.is_null()) {
     return {};
@@ -178,102 +160,47 @@ IValue Unflattener::unflatten(const Json& node, int depth) const {
     return node.get<std::string>();
   }
   if (node.is_object()) {
-    return unflatten_object(node, depth);
+    return unflatten_object(node, tensors, depth);
   }
   auto list = new_list();
-  for (auto& value : unflatten_all(node, depth)) {
+  for (auto& value : unflatten_all(node, tensors, depth)) {
     list.push_back(std::move(value));
   }
   return list;
 }
 
-std::vector<IValue> Unflattener::unflatten_all(const Json& node, int depth)
-    const {
-  DDP_CHECK(node.is_array(), "it has no array where one is expected");
-  std::vector<IValue> values;
-  values.reserve(node.size());
-  for (const auto& item : node) {
-    values.push_back(unflatten(item, depth + 1));
-  }
-  return values;
-}
-
-IValue Unflattener::unflatten_object(const Json& node, int depth) const {
-  DDP_CHECK(node.size() == 1, "it has an object of {} keys", node.size());
-  const auto& kind = node.begin().key();
-  const auto& content = node.begin().value();
-  if (kind == kTensorKind) {
-    const auto name = content.get<std::string>();
-    const auto* tensor = tensors_.find(name);
-    DDP_CHECK(tensor != nullptr, "the file has no tensor '{}'", name);
-    return *tensor;
-  }
-  if (kind == kFloatKind) {
-    const auto name = content.get<std::string>();
-    constexpr auto kInfinity = std::numeric_limits<double>::infinity();
-    return name == "inf" ? kInfinity
-        : name == "-inf" ? -kInfinity
-                         : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (kind == kTupleKind) {
-    return c10::ivalue::Tuple::create(unflatten_all(content, depth));
-  }
-  DDP_CHECK(kind == kDictKind, "it has an object '{}'", kind);
-  return unflatten_dict(content, depth);
-}
-
-IValue Unflattener::unflatten_dict(const Json& entries, int depth) const {
-  constexpr uint64_t kMaxSlotsPerKey = 1024;
-  std::vector<IValue> keys;
-  for (const auto& entry : entries) {
-    DDP_CHECK(
-        entry.is_array() && entry.size() == 2 &&
-            (entry[0].is_string() || entry[0].is_number_integer()),
-        "a dict has an entry that is not a key and a value");
-    keys.push_back(unflatten(entry[0], depth + 1));
-  }
-  DDP_CHECK(
-      dict_slots(keys) <= kMaxSlotsPerKey * (1 + keys.size()),
-      "a dict has keys that are made to collide");
-  auto dict = new_dict();
-  for (size_t i = 0; i < keys.size(); ++i) {
-    DDP_CHECK(
-        dict.insert(keys[i], unflatten(entries[i][1], depth + 1)).second,
-        "a dict has the key {} twice",
-        keys[i]);
-  }
-  return dict;
-}
-
-bool is_dict_of_tensors(const IValue& value, const StateDict& tensors) {
-  if (!value.isGenericDict() ||
-      value.toGenericDict().size() != tensors.size()) {
+bool is_dict_of_tensors(const IValue& value, size_t tensors) {
+  if (!value.isGenericDict()) {
     return false;
   }
-  for (const auto& entry : value.toGenericDict()) {
-    if (!entry.key().isString() || !entry.value().isTensor()) {
-      return false;
-    }
-  }
-  return true;
+  const auto dict = value.toGenericDict();
+  return dict.size() == tensors &&
+      std::all_of(dict.begin(), dict.end(), [](const auto& entry) {
+           return entry.key().isString() && entry.value().isTensor();
+         });
 }
 
 } // namespace
 
 FlatTree flatten(const IValue& value) {
-  Flattener flattener;
-  const auto json = flattener.flatten(value, "", 0);
-  FlatTree flat{flattener.take_tensors(), ""};
-  if (!is_dict_of_tensors(value, flat.tensors)) {
+  FlatTree flat;
+  const auto json = flatten_value(value, "", flat.tensors);
+  if (!is_dict_of_tensors(value, flat.tensors.size())) {
     flat.structure = json.dump();
   }
   return flat;
 }
 
 IValue unflatten(const std::string& structure, const StateDict& tensors) try {
-  return Unflattener(tensors).unflatten(Json::parse(structure), 0);
+  return unflatten_value(Json::parse(structure), tensors, 0);
 } catch (const Json::exception& error) {
   DDP_THROW(Error, "its metadata are not a tree of values: {}", error.what());
+}
+
+IValue take_value(SafetensorsFile& file) {
+  const auto structure = file.metadata.extract(kTreeKey);
+  return structure.empty() ? tree_of(file.tensors)
+                           : unflatten(structure.mapped(), file.tensors);
 }
 
 IValue tree_of(const StateDict& tensors) {

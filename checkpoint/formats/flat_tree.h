@@ -15,13 +15,16 @@ struct FlatTree {
   std::string structure;
 };
 
-/// Throws `c10::TypeError` and `c10::ValueError` that say where in the value
-/// something is that no file can have.
+/// Of a value that `check_writable` allows.
 FlatTree flatten(const c10::IValue& value);
 
 /// The value again. Throws `c10::Error` if the text is none of `flatten`, or
 /// the tensors are not its.
 c10::IValue unflatten(const std::string& structure, const StateDict& tensors);
+
+/// The value that a safetensors file has. Takes the structure out of the
+/// metadata.
+c10::IValue take_value(SafetensorsFile& file);
 
 /// A dict of tensors.
 c10::IValue tree_of(const StateDict& tensors);

@@ -22,6 +22,8 @@ struct SafetensorsHeader {
   /// In the order of the JSON text.
   std::vector<TensorEntry> entries;
   SafetensorsMetadata metadata;
+  /// Where the data begins in the file.
+  uint64_t data_offset = 0;
   /// The digests in a header that `format_header` wrote (of `kDigestSize`
   /// digits each, in one): that of the header's text, with zeros in the
   /// digest's own place, and then that of each of `entries`. They are not among

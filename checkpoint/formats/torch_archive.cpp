@@ -100,35 +100,25 @@ std::string TorchArchive::required(const std::string& name) const {
   return *std::move(content);
 }
 
-c10::IValue TorchArchive::outline(
-    const std::function<at::Storage(const ZipRecord&)>& load,
-    bool strict) const {
+c10::IValue TorchArchive::value(bool strict, bool verify) const {
   const auto order = record("byteorder");
   DDP_CHECK(
       !order.has_value() || *order == "little",
       "its numbers are {}-endian, this library reads little-endian ones",
       order.value_or(""));
-  const auto pickle = required("data.pkl");
-  const auto load_key = [&](const std::string& key) {
+  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
+  const auto load = [&](const std::string& key) {
     const auto* found = zip_.find(prefix_ + "data/" + key);
     DDP_CHECK(found != nullptr, "there is no record for its storage '{}'", key);
-    return load(*found);
+    used.insert(found->name);
+    return zip_.tensor(*found, verify).storage();
   };
-  return read_pickle(
-      pickle, kBudget + kBudgetPerByte * size_, load_key, strict);
-}
-
-c10::IValue TorchArchive::value(bool strict) const {
-  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
-  const auto load = [&](const ZipRecord& record) {
-    used.insert(record.name);
-    return zip_.tensor(record).storage();
-  };
-  auto value = outline(load, strict);
+  auto value = read_pickle(
+      required("data.pkl"), kBudget + kBudgetPerByte * size_, load, strict);
   for (const auto& record : zip_.records()) {
     // LibTorch writes code that only its own modules need.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;
-    if (!code && used.count(record.name) == 0) {
+    if (verify && !code && used.count(record.name) == 0) {
       zip_.verify(record);
     }
   }

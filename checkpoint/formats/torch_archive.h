@@ -17,14 +17,9 @@ class TorchArchive {
   explicit TorchArchive(const ByteSource& source);
 
   /// Reads everything, and verifies the records that are not used too.
-  /// `strict`: as of `read_pickle`.
-  c10::IValue value(bool strict = true) const;
-
-  /// The value with storages that `load` makes of their records. Neither those
-  /// nor the records that are not used are read or verified.
-  c10::IValue outline(
-      const std::function<at::Storage(const ZipRecord&)>& load,
-      bool strict = true) const;
+  /// `strict`: as of `read_pickle`. Without `verify`, neither those nor the
+  /// storages of a mapped file are read.
+  c10::IValue value(bool strict = true, bool verify = true) const;
 
   /// The content of another record, if there is one.
   std::optional<std::string> record(const std::string& name) const;

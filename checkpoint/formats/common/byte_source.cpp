@@ -53,7 +53,9 @@ at::Tensor ByteSource::tensor(
   auto* data = result.mutable_data_ptr<uint8_t>();
   for_pieces(bytes, [&](uint64_t done, size_t piece) {
     read(offset + done, data + done, piece);
-    see(data + done, piece);
+    if (see) {
+      see(data + done, piece);
+    }
   });
   return result;
 }
@@ -98,22 +100,13 @@ void MemorySource::scan(uint64_t offset, uint64_t bytes, const SeeBytes& see)
 }
 
 FileSource::FileSource(const std::string& path)
-    : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  DDP_CHECK(descriptor_ >= 0, reason());
+    : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  DDP_CHECK(file_, reason());
   struct stat status {};
-  const bool regular =
-      ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) { // the destructor does not run
-    ::close(descriptor_);
-  }
   DDP_CHECK(
-      regular,
+      ::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode),
       S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file");
   size_ = static_cast<uint64_t>(status.st_size);
-}
-
-FileSource::~FileSource() {
-  ::close(descriptor_);
 }
 
 uint64_t FileSource::size() const {
@@ -125,7 +118,7 @@ void FileSource::read(uint64_t offset, void* data, size_t bytes) const {
   auto* target = static_cast<char*>(data);
   while (bytes > 0) {
     const auto got =
-        ::pread(descriptor_, target, bytes, static_cast<off_t>(offset));
+        ::pread(file_.get(), target, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -150,7 +143,7 @@ std::shared_ptr<char> FileSource::map() const {
       size_,
       PROT_READ | PROT_WRITE,
       MAP_PRIVATE | MAP_NORESERVE,
-      descriptor_,
+      file_.get(),
       0);
   DDP_CHECK(data != MAP_FAILED, "mapping it failed: {}", reason());
   return {static_cast<char*>(data), [bytes = size_](char* start) {
@@ -168,10 +161,13 @@ at::Tensor MappedSource::tensor(
     uint64_t offset,
     uint64_t bytes,
     const SeeBytes& see) const {
-  if (bytes == 0 || offset % kTensorAlignment != 0) {
+  if (bytes == 0 || (see && offset % kTensorAlignment != 0)) {
     return ByteSource::tensor(offset, bytes, see);
   }
-  scan(offset, bytes, see);
+  check_range(offset, bytes, size());
+  if (see) {
+    scan(offset, bytes, see);
+  }
   return at::from_blob(
       data_.get() + offset,
       {static_cast<int64_t>(bytes)},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <common/file_descriptor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace ddp::detail {
 
 /// Is shown bytes in their order, a piece at a time, while they are in the
-/// cache.
+/// cache. Null: nobody looks.
 using SeeBytes = std::function<void(const void* data, size_t bytes)>;
 
 /// Bytes of a known number that are read by position. What is asked for has to
@@ -55,9 +56,6 @@ class MemorySource : public ByteSource {
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::string& path);
-  FileSource(const FileSource&) = delete;
-  FileSource& operator=(const FileSource&) = delete;
-  ~FileSource() override;
   uint64_t size() const override;
   void read(uint64_t offset, void* data, size_t bytes) const override;
 
@@ -65,12 +63,13 @@ class FileSource : public ByteSource {
   std::shared_ptr<char> map() const;
 
  private:
-  int descriptor_ = -1;
+  FileDescriptor file_;
   uint64_t size_ = 0;
 };
 
 /// A file that is mapped: its tensors are the file's pages, which processes on
-/// one host share, until they are written to. They keep the mapping.
+/// one host share, until they are written to. They keep the mapping. Tensors at
+/// which nobody looks are not read, and not aligned.
 class MappedSource : public MemorySource {
  public:
   explicit MappedSource(const FileSource& file);

@@ -15,28 +15,21 @@ constexpr uint64_t kTensorBytes = 512;
 using Values = std::vector<PickleValue>;
 
 template <typename Content>
-Content& expect(const PickleValue& value, const char* what) {
-  auto* content = content_of<Content>(value);
+const Content& expect(const PickleValue& value, const char* what) {
+  const auto* content = content_of<Content>(value);
   DDP_CHECK(
       content != nullptr, "{} is expected, it has {}", what, kind_of(value));
   return *content;
 }
 
 int64_t expect_size(const PickleValue& value, const char* what) {
-  const auto* number = std::get_if<int64_t>(&value);
+  const auto* number = content_of<int64_t>(value);
   DDP_CHECK(
       number != nullptr && *number >= 0,
       "{} is expected to be an integer that is not negative, it has {}",
       what,
       number == nullptr ? kind_of(value) : std::to_string(*number));
   return *number;
-}
-
-bool expect_bool(const PickleValue& value, const char* what) {
-  const auto* truth = std::get_if<bool>(&value);
-  DDP_CHECK(
-      truth != nullptr, "{} is expected, it has {}", what, kind_of(value));
-  return *truth;
 }
 
 std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
@@ -107,7 +100,7 @@ void set_metadata(at::Tensor& tensor, const PickleValue& value) {
   const auto& items = expect<PickleDict>(value, "a tensor's metadata").items;
   for (size_t i = 0; i < items.size(); i += 2) {
     const auto& name = expect<std::string>(items[i], "its name");
-    const bool set = expect_bool(items[i + 1], "a bool");
+    const bool set = expect<bool>(items[i + 1], "a bool");
     if (name == "conj" && tensor.is_complex()) {
       tensor._set_conj(set);
     } else if (name == "neg") {
@@ -338,7 +331,7 @@ PickleValue PickleCalls::make_tensor(
     if (arguments.size() > count) {
       set_metadata(tensor, arguments[count]);
     }
-    require_gradients(tensor, expect_bool(arguments[4], "requires_grad"));
+    require_gradients(tensor, expect<bool>(arguments[4], "requires_grad"));
   }
   return heap_.create(std::move(tensor));
 }
@@ -349,7 +342,7 @@ PickleValue PickleCalls::make_parameter(const Values& arguments) {
   heap_.charge(kTensorBytes);
   auto tensor = expect<at::Tensor>(arguments[0], "a tensor").detach();
   check_hooks(arguments[2]);
-  require_gradients(tensor, expect_bool(arguments[1], "requires_grad"));
+  require_gradients(tensor, expect<bool>(arguments[1], "requires_grad"));
   return heap_.create(std::move(tensor));
 }
 

@@ -21,6 +21,9 @@ class PickleCalls {
   /// What a name stands for.
   PickleValue global(const std::string& module, const std::string& name);
 
+  using Function =
+      PickleValue (PickleCalls::*)(const PickleValue&, const PickleValue&);
+
   /// Calls `function`, which has to be one of Python's names, with `arguments`.
   PickleValue call(const PickleValue& function, const PickleValue& arguments);
 

@@ -1,40 +1,41 @@
 #include <checkpoint/formats/pickle/pickle_globals.h>
 
-#include <array>
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace ddp::detail {
 namespace {
 
-struct DtypeNames {
-  c10::ScalarType dtype;
-  const char* name;
-  const char* storage; // null: torch.save writes untyped storages
-};
+// Those with storages of their own in Python, and those without.
+constexpr c10::ScalarType kTyped[] = {
+    c10::kDouble,
+    c10::kFloat,
+    c10::kHalf,
+    c10::kBFloat16,
+    c10::kLong,
+    c10::kInt,
+    c10::kShort,
+    c10::kChar,
+    c10::kByte,
+    c10::kBool,
+    c10::kComplexFloat,
+    c10::kComplexDouble};
+constexpr c10::ScalarType kUntyped[] = {
+    c10::kComplexHalf,
+    c10::kUInt16,
+    c10::kUInt32,
+    c10::kUInt64,
+    c10::kFloat8_e5m2,
+    c10::kFloat8_e4m3fn,
+    c10::kFloat8_e5m2fnuz,
+    c10::kFloat8_e4m3fnuz,
+    c10::kFloat8_e8m0fnu};
 
-constexpr std::array<DtypeNames, 21> kDtypes{{
-    {c10::kDouble, "float64", "DoubleStorage"},
-    {c10::kFloat, "float32", "FloatStorage"},
-    {c10::kHalf, "float16", "HalfStorage"},
-    {c10::kBFloat16, "bfloat16", "BFloat16Storage"},
-    {c10::kLong, "int64", "LongStorage"},
-    {c10::kInt, "int32", "IntStorage"},
-    {c10::kShort, "int16", "ShortStorage"},
-    {c10::kChar, "int8", "CharStorage"},
-    {c10::kByte, "uint8", "ByteStorage"},
-    {c10::kBool, "bool", "BoolStorage"},
-    {c10::kComplexFloat, "complex64", "ComplexFloatStorage"},
-    {c10::kComplexDouble, "complex128", "ComplexDoubleStorage"},
-    {c10::kComplexHalf, "complex32", nullptr},
-    {c10::kUInt16, "uint16", nullptr},
-    {c10::kUInt32, "uint32", nullptr},
-    {c10::kUInt64, "uint64", nullptr},
-    {c10::kFloat8_e5m2, "float8_e5m2", nullptr},
-    {c10::kFloat8_e4m3fn, "float8_e4m3fn", nullptr},
-    {c10::kFloat8_e5m2fnuz, "float8_e5m2fnuz", nullptr},
-    {c10::kFloat8_e4m3fnuz, "float8_e4m3fnuz", nullptr},
-    {c10::kFloat8_e8m0fnu, "float8_e8m0fnu", nullptr},
-}};
+template <typename List>
+bool has(const List& list, c10::ScalarType dtype) {
+  return std::find(std::begin(list), std::end(list), dtype) != std::end(list);
+}
 
 // What a torch::serialize::OutputArchive writes; one in another is called
 // __torch__.___torch_mangle_0.Module and so on.
@@ -75,24 +76,16 @@ Globals make_globals() {
         "torch._UntypedStorage"}) {
     add(name, PickleMeaning::kUntypedStorageType);
   }
-  for (const auto& names : kDtypes) {
-    add(std::string("torch.") + names.name, PickleMeaning::kDtype, names.dtype);
-    if (names.storage != nullptr) {
-      for (const std::string module : {"torch.", "torch.cuda."}) {
-        add(module + names.storage, PickleMeaning::kStorageType, names.dtype);
-      }
+  for (const auto dtype : kTyped) {
+    add("torch." + python_dtype(dtype), PickleMeaning::kDtype, dtype);
+    for (const std::string module : {"torch.", "torch.cuda."}) {
+      add(module + python_storage(dtype), PickleMeaning::kStorageType, dtype);
     }
+  }
+  for (const auto dtype : kUntyped) {
+    add("torch." + python_dtype(dtype), PickleMeaning::kDtype, dtype);
   }
   return globals;
-}
-
-const DtypeNames* names_of(c10::ScalarType dtype) {
-  for (const auto& names : kDtypes) {
-    if (names.dtype == dtype) {
-      return &names;
-    }
-  }
-  return nullptr;
 }
 
 } // namespace
@@ -109,13 +102,14 @@ const PickleGlobal* find_global(
 }
 
 std::string python_dtype(c10::ScalarType dtype) {
-  const auto* names = names_of(dtype);
-  return names == nullptr ? "" : names->name;
+  return has(kTyped, dtype) || has(kUntyped, dtype)
+      ? c10::getDtypeNames(dtype).first
+      : "";
 }
 
 std::string python_storage(c10::ScalarType dtype) {
-  const auto* names = names_of(dtype);
-  return names == nullptr || names->storage == nullptr ? "" : names->storage;
+  return has(kTyped, dtype) ? c10::toString(dtype) + std::string("Storage")
+                            : "";
 }
 
 } // namespace ddp::detail

@@ -1,33 +1,80 @@
 #include <checkpoint/formats/pickle/pickle_machine.h>
-#include <checkpoint/formats/pickle/pickle_opcodes.h>
 #include <ddp/internal/check.h>
 
 #include <algorithm>
 
 namespace ddp::detail {
+
+using Op = torch::jit::PickleOpCode;
+
+/// What each opcode does, as `dispatch` of Python's pickle.py.
+struct PickleMachine::Handlers {
+  using M = PickleMachine;
+
+  static constexpr std::pair<Op, void (*)(M&)> kAll[] = {
+      {Op::PROTO, [](M& m) { m.check_protocol(); }},
+      {Op::FRAME, [](M& m) { m.take<uint64_t>(); }}, // a hint about reading
+      {Op::NONE, [](M& m) { m.push({}); }},
+      {Op::NEWTRUE, [](M& m) { m.push(true); }},
+      {Op::NEWFALSE, [](M& m) { m.push(false); }},
+      {Op::BININT, [](M& m) { m.push(int64_t{m.take<int32_t>()}); }},
+      {Op::BININT1, [](M& m) { m.push(int64_t{m.take<uint8_t>()}); }},
+      {Op::BININT2, [](M& m) { m.push(int64_t{m.take<uint16_t>()}); }},
+      {Op::LONG1, [](M& m) { m.push(m.bytes_.take_long()); }},
+      {Op::BINFLOAT, [](M& m) { m.push(m.bytes_.take_double()); }},
+      {Op::SHORT_BINSTRING, [](M& m) { m.push_text(m.take<uint8_t>()); }},
+      {Op::SHORT_BINUNICODE, [](M& m) { m.push_text(m.take<uint8_t>()); }},
+      // Its count is signed, and then too large.
+      {Op::BINSTRING, [](M& m) { m.push_text(m.take<uint32_t>()); }},
+      {Op::BINUNICODE, [](M& m) { m.push_text(m.take<uint32_t>()); }},
+      {Op::BINUNICODE8, [](M& m) { m.push_text(m.take<uint64_t>()); }},
+      {Op::MARK, [](M& m) { m.mark(); }},
+      {Op::EMPTY_TUPLE, [](M& m) { m.push_tuple({}); }},
+      {Op::TUPLE1, [](M& m) { m.push_tuple(m.pop_many(1)); }},
+      {Op::TUPLE2, [](M& m) { m.push_tuple(m.pop_many(2)); }},
+      {Op::TUPLE3, [](M& m) { m.push_tuple(m.pop_many(3)); }},
+      {Op::TUPLE, [](M& m) { m.push_tuple(m.pop_to_mark()); }},
+      {Op::EMPTY_LIST, [](M& m) { m.push(m.heap_.create(PickleList{})); }},
+      {Op::APPEND, [](M& m) { m.append(m.pop_many(1)); }},
+      {Op::APPENDS, [](M& m) { m.append(m.pop_to_mark()); }},
+      {Op::EMPTY_DICT, [](M& m) { m.push(m.heap_.create(PickleDict{})); }},
+      {Op::SETITEM, [](M& m) { m.set_items(m.pop_many(2)); }},
+      {Op::SETITEMS, [](M& m) { m.set_items(m.pop_to_mark()); }},
+      {Op::BUILD, [](M& m) { m.build(); }},
+      {Op::BINPUT, [](M& m) { m.memoize(m.take<uint8_t>()); }},
+      {Op::LONG_BINPUT, [](M& m) { m.memoize(m.take<uint32_t>()); }},
+      {Op::MEMOIZE, [](M& m) { m.memoize(m.memo_count_); }},
+      {Op::BINGET, [](M& m) { m.push_memo(m.take<uint8_t>()); }},
+      {Op::LONG_BINGET, [](M& m) { m.push_memo(m.take<uint32_t>()); }},
+      {Op::GLOBAL, [](M& m) { m.push_global(); }},
+      {Op::STACK_GLOBAL, [](M& m) { m.push_stack_global(); }},
+      {Op::REDUCE, [](M& m) { m.push_result(&PickleCalls::call); }},
+      {Op::NEWOBJ, [](M& m) { m.push_result(&PickleCalls::create); }},
+      {Op::BINPERSID, [](M& m) { m.push(m.calls_.storage(m.pop())); }}};
+};
+
 namespace {
 
-using namespace pickle;
-
 constexpr int kNewestProtocol = 5;
+constexpr auto kByteArray8 = static_cast<Op>(0x96); // LibTorch's list ends at 4
 
 /// What opcodes make that are refused by name.
-constexpr std::pair<unsigned char, const char*> kRefused[] = {
-    {kBinBytes, "bytes"},
-    {kShortBinBytes, "bytes"},
-    {kBinBytes8, "bytes"},
+constexpr std::pair<Op, const char*> kRefused[] = {
+    {Op::BINBYTES, "bytes"},
+    {Op::SHORT_BINBYTES, "bytes"},
+    {Op::BINBYTES8, "bytes"},
     {kByteArray8, "a bytearray"},
-    {kEmptySet, "a set"},
-    {kAddItems, "a set"},
-    {kFrozenSet, "a frozenset"},
-    {kLong4, "an integer of more than 64 bits"},
-    {kNewObjEx, "an object of a class"},
-    {kInst, "an object of a class"},
-    {kObj, "an object of a class"},
-    {kExt1, "an object of copyreg's extension registry"},
-    {kExt2, "an object of copyreg's extension registry"},
-    {kExt4, "an object of copyreg's extension registry"},
-    {kPersId, "a persistent id that is text"}};
+    {Op::EMPTY_SET, "a set"},
+    {Op::ADDITEMS, "a set"},
+    {Op::FROZENSET, "a frozenset"},
+    {Op::LONG4, "an integer of more than 64 bits"},
+    {Op::NEWOBJ_EX, "an object of a class"},
+    {Op::INST, "an object of a class"},
+    {Op::OBJ, "an object of a class"},
+    {Op::EXT1, "an object of copyreg's extension registry"},
+    {Op::EXT2, "an object of copyreg's extension registry"},
+    {Op::EXT4, "an object of copyreg's extension registry"},
+    {Op::PERSID, "a persistent id that is text"}};
 
 } // namespace
 
@@ -40,8 +87,8 @@ PickleMachine::PickleMachine(
 PickleValue PickleMachine::run() {
   for (;;) {
     const auto start = bytes_.position();
-    const auto opcode = bytes_.take_number<unsigned char>();
-    if (opcode == kStop) {
+    const auto opcode = take<Op>();
+    if (opcode == Op::STOP) {
       break;
     }
     try {
@@ -62,198 +109,12 @@ PickleValue PickleMachine::run() {
   return result;
 }
 
-void PickleMachine::step(unsigned char opcode) {
-  const bool known = push_constant(opcode) || push_number(opcode) ||
-      push_text(opcode) || make_tuple(opcode) || fill(opcode) ||
-      use_memo(opcode) || use_global(opcode);
-  if (!known) {
-    refuse(opcode);
-  }
-}
-
-bool PickleMachine::push_constant(unsigned char opcode) {
-  switch (opcode) {
-    case kProto: {
-      const int protocol = bytes_.take_number<unsigned char>();
-      DDP_CHECK(
-          protocol <= kNewestProtocol,
-          "pickle protocol {}, expected at most {}",
-          protocol,
-          kNewestProtocol);
-      return true;
+void PickleMachine::step(Op opcode) {
+  for (const auto& [known, handle] : Handlers::kAll) {
+    if (opcode == known) {
+      return handle(*this);
     }
-    case kFrame: // a hint about how to read
-      bytes_.take_number<uint64_t>();
-      return true;
-    case kNone:
-      push({});
-      return true;
-    case kNewTrue:
-    case kNewFalse:
-      push(opcode == kNewTrue);
-      return true;
-    case kEmptyList:
-      push(heap_.create(PickleList{}));
-      return true;
-    case kEmptyDict:
-      push(heap_.create(PickleDict{}));
-      return true;
-    case kMark:
-      heap_.charge(sizeof(size_t));
-      marks_.push_back(stack_.size());
-      return true;
-    default:
-      return false;
   }
-}
-
-bool PickleMachine::push_number(unsigned char opcode) {
-  switch (opcode) {
-    case kBinInt:
-      push(int64_t{bytes_.take_number<int32_t>()});
-      return true;
-    case kBinInt1:
-      push(int64_t{bytes_.take_number<uint8_t>()});
-      return true;
-    case kBinInt2:
-      push(int64_t{bytes_.take_number<uint16_t>()});
-      return true;
-    case kLong1:
-      push(bytes_.take_long());
-      return true;
-    case kBinFloat:
-      push(bytes_.take_double());
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool PickleMachine::push_text(unsigned char opcode) {
-  uint64_t bytes = 0;
-  switch (opcode) {
-    case kShortBinString:
-    case kShortBinUnicode:
-      bytes = bytes_.take_number<uint8_t>();
-      break;
-    case kBinString: // its count is signed, and then too large
-    case kBinUnicode:
-      bytes = bytes_.take_number<uint32_t>();
-      break;
-    case kBinUnicode8:
-      bytes = bytes_.take_number<uint64_t>();
-      break;
-    default:
-      return false;
-  }
-  const auto text = bytes_.take(bytes);
-  heap_.charge(bytes);
-  push(heap_.create(std::string(text)));
-  return true;
-}
-
-bool PickleMachine::make_tuple(unsigned char opcode) {
-  PickleTuple tuple;
-  switch (opcode) {
-    case kEmptyTuple:
-      break;
-    case kTuple1:
-    case kTuple2:
-    case kTuple3:
-      tuple.items = pop_many(opcode - kTuple1 + 1);
-      break;
-    case kTuple:
-      tuple.items = pop_to_mark();
-      break;
-    default:
-      return false;
-  }
-  push(heap_.create(std::move(tuple)));
-  return true;
-}
-
-bool PickleMachine::fill(unsigned char opcode) {
-  switch (opcode) {
-    case kAppend:
-      append(pop_many(1));
-      return true;
-    case kAppends:
-      append(pop_to_mark());
-      return true;
-    case kSetItem:
-      set_items(pop_many(2));
-      return true;
-    case kSetItems:
-      set_items(pop_to_mark());
-      return true;
-    case kBuild:
-      build();
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool PickleMachine::use_memo(unsigned char opcode) {
-  switch (opcode) {
-    case kBinPut:
-      memoize(bytes_.take_number<uint8_t>());
-      return true;
-    case kLongBinPut:
-      memoize(bytes_.take_number<uint32_t>());
-      return true;
-    case kMemoize:
-      memoize(memo_count_);
-      return true;
-    case kBinGet:
-      push_memo(bytes_.take_number<uint8_t>());
-      return true;
-    case kLongBinGet:
-      push_memo(bytes_.take_number<uint32_t>());
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool PickleMachine::use_global(unsigned char opcode) {
-  switch (opcode) {
-    case kGlobal: {
-      const auto module = bytes_.take_line();
-      push(calls_.global(module, bytes_.take_line()));
-      return true;
-    }
-    case kStackGlobal: {
-      const auto names = pop_many(2);
-      const auto* module = content_of<std::string>(names[0]);
-      const auto* name = content_of<std::string>(names[1]);
-      DDP_CHECK(
-          module != nullptr && name != nullptr,
-          "a name of Python's is not a string but {} and {}",
-          kind_of(names[0]),
-          kind_of(names[1]));
-      push(calls_.global(*module, *name));
-      return true;
-    }
-    case kReduce: {
-      const auto values = pop_many(2);
-      push(calls_.call(values[0], values[1]));
-      return true;
-    }
-    case kNewObj: {
-      const auto values = pop_many(2);
-      push(calls_.create(values[0], values[1]));
-      return true;
-    }
-    case kBinPersId:
-      push(calls_.storage(pop()));
-      return true;
-    default:
-      return false;
-  }
-}
-
-void PickleMachine::refuse(unsigned char opcode) const {
   for (const auto& [refused, thing] : kRefused) {
     DDP_CHECK(
         opcode != refused,
@@ -264,7 +125,53 @@ void PickleMachine::refuse(unsigned char opcode) const {
   DDP_THROW(
       Error,
       "it has the opcode {}, which torch.save does not write",
-      static_cast<int>(opcode));
+      static_cast<int>(static_cast<unsigned char>(opcode)));
+}
+
+void PickleMachine::check_protocol() {
+  const int protocol = take<uint8_t>();
+  DDP_CHECK(
+      protocol <= kNewestProtocol,
+      "pickle protocol {}, expected at most {}",
+      protocol,
+      kNewestProtocol);
+}
+
+void PickleMachine::mark() {
+  heap_.charge(sizeof(size_t));
+  marks_.push_back(stack_.size());
+}
+
+void PickleMachine::push_text(uint64_t bytes) {
+  const auto text = bytes_.take(bytes);
+  heap_.charge(bytes);
+  push(heap_.create(std::string(text)));
+}
+
+void PickleMachine::push_tuple(std::vector<PickleValue> items) {
+  push(heap_.create(PickleTuple{std::move(items)}));
+}
+
+void PickleMachine::push_global() {
+  const auto module = bytes_.take_line();
+  push(calls_.global(module, bytes_.take_line()));
+}
+
+void PickleMachine::push_stack_global() {
+  const auto names = pop_many(2);
+  const auto* module = content_of<std::string>(names[0]);
+  const auto* name = content_of<std::string>(names[1]);
+  DDP_CHECK(
+      module != nullptr && name != nullptr,
+      "a name of Python's is no text but {} and {}",
+      kind_of(names[0]),
+      kind_of(names[1]));
+  push(calls_.global(*module, *name));
+}
+
+void PickleMachine::push_result(PickleCalls::Function function) {
+  const auto values = pop_many(2);
+  push((calls_.*function)(values[0], values[1]));
 }
 
 void PickleMachine::push(PickleValue value) {

@@ -3,6 +3,7 @@
 #include <checkpoint/formats/pickle/pickle_bytes.h>
 #include <checkpoint/formats/pickle/pickle_calls.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
+#include <torch/csrc/jit/serialization/pickler_helper.h>
 
 namespace ddp::detail {
 
@@ -15,16 +16,21 @@ class PickleMachine {
   PickleValue run();
 
  private:
-  void step(unsigned char opcode);
-  bool push_constant(unsigned char opcode);
-  bool push_number(unsigned char opcode);
-  bool push_text(unsigned char opcode);
-  bool make_tuple(unsigned char opcode);
-  bool fill(unsigned char opcode);
-  bool use_memo(unsigned char opcode);
-  bool use_global(unsigned char opcode);
-  [[noreturn]] void refuse(unsigned char opcode) const;
+  struct Handlers;
 
+  void step(torch::jit::PickleOpCode opcode);
+  void check_protocol();
+  void mark();
+  void push_text(uint64_t bytes);
+  void push_tuple(std::vector<PickleValue> items);
+  void push_global();
+  void push_stack_global();
+  void push_result(PickleCalls::Function function);
+
+  template <typename Number>
+  Number take() {
+    return bytes_.take_number<Number>();
+  }
   void push(PickleValue value);
   PickleValue pop();
   PickleValue& top();

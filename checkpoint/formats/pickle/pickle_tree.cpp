@@ -1,4 +1,5 @@
 #include <checkpoint/formats/pickle/pickle_tree.h>
+#include <checkpoint/formats/values.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
@@ -55,10 +56,7 @@ c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
     heap_.charge(text->size());
     return *text;
   }
-  DDP_CHECK(
-      depth < kMaxDepth,
-      "its values are nested more than {} deep, or contain themselves",
-      kMaxDepth);
+  check_depth(depth);
   if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
     return *tensor;
   }

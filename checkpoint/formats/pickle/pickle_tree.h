@@ -5,15 +5,12 @@
 
 namespace ddp::detail {
 
-/// How deep values may be nested in each other.
-constexpr int kMaxDepth = 100;
-
 /// Makes LibTorch's values of what an unpickler left. Tensors that are shared
 /// stay shared; other values are made anew at each of their places, within the
 /// heap's budget. Throws `c10::Error` if a value contains itself, is nested
-/// deeper than kMaxDepth, is none of those that a file may have, or where all
-/// together take too much memory. Unless `strict`, a dict's items that are or
-/// contain none of those values are left out.
+/// too deep (`check_depth`), is none of those that a file may have, or where
+/// all together take too much memory. Unless `strict`, a dict's items that are
+/// or contain none of those values are left out.
 c10::IValue make_tree(const PickleValue& value, PickleHeap& heap, bool strict);
 
 } // namespace ddp::detail

@@ -78,12 +78,16 @@ class PickleHeap {
   std::deque<PickleObject> objects_;
 };
 
-/// The object's content if the value is one of that kind, else null.
+/// The value's, or its object's, content if it is of that kind, else null.
 template <typename Content>
-Content* content_of(const PickleValue& value) {
-  auto* const* object = std::get_if<PickleObject*>(&value);
-  return object == nullptr ? nullptr
-                           : std::get_if<Content>(&(*object)->content);
+auto* content_of(const PickleValue& value) {
+  if constexpr (std::is_arithmetic_v<Content>) {
+    return std::get_if<Content>(&value);
+  } else {
+    auto* const* object = std::get_if<PickleObject*>(&value);
+    return object == nullptr ? nullptr
+                             : std::get_if<Content>(&(*object)->content);
+  }
 }
 
 /// What the value is, in Python's words.

@@ -16,8 +16,8 @@ struct PickledValue {
   std::vector<at::Tensor> storages;
 };
 
-/// The pickle of a value. Throws `c10::TypeError` and `c10::ValueError` that
-/// say where in the value something is that no file can have.
+/// The pickle of a value that `check_writable` allows. Throws `c10::ValueError`
+/// for text of more than 4 GiB.
 PickledValue write_pickle(const c10::IValue& value);
 
 } // namespace ddp::detail

@@ -1,8 +1,6 @@
-#include <ATen/core/Dict.h>
 #include <ATen/ops/empty.h>
-#include <checkpoint/formats/pickle/pickle_tree.h>
 #include <checkpoint/formats/pickle/storage_plan.h>
-#include <ddp/internal/check.h>
+#include <checkpoint/formats/values.h>
 #include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -27,41 +25,20 @@ at::Tensor whole_storage(const at::Tensor& tensor) {
 } // namespace
 
 StoragePlan::StoragePlan(const c10::IValue& value) {
-  count(value, 0);
+  count(value);
 }
 
 StoragePlan::Key StoragePlan::key_of(const at::Tensor& tensor) {
   return {tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type()};
 }
 
-void StoragePlan::count(const c10::IValue& value, int depth) {
-  if (value.isTensor()) {
-    const auto& tensor = value.toTensor();
-    if (plain(tensor)) {
-      used_bytes_[key_of(tensor)] += tensor.nbytes();
-    }
-    return;
+void StoragePlan::count(const c10::IValue& value) {
+  if (value.isTensor() && plain(value.toTensor())) {
+    used_bytes_[key_of(value.toTensor())] += value.toTensor().nbytes();
   }
-  if (!value.isList() && !value.isTuple() && !value.isGenericDict()) {
-    return;
-  }
-  DDP_CHECK_VALUE(
-      depth < kMaxDepth,
-      "its values are nested more than {} deep, or contain themselves",
-      kMaxDepth);
-  if (value.isList()) {
-    for (const auto& item : value.toListRef()) {
-      count(item, depth + 1);
-    }
-  } else if (value.isTuple()) {
-    for (const auto& item : value.toTupleRef().elements()) {
-      count(item, depth + 1);
-    }
-  } else {
-    for (const auto& item : value.toGenericDict()) {
-      count(item.value(), depth + 1);
-    }
-  }
+  for_each_item(value, [&](const auto& /*key*/, const c10::IValue& item) {
+    count(item);
+  });
 }
 
 StoragePlan::Place StoragePlan::place(const at::Tensor& tensor) {

@@ -37,7 +37,7 @@ class StoragePlan {
   using Key = std::pair<const c10::StorageImpl*, c10::ScalarType>;
 
   static Key key_of(const at::Tensor& tensor);
-  void count(const c10::IValue& value, int depth);
+  void count(const c10::IValue& value);
 
   std::map<Key, uint64_t> used_bytes_;
   std::map<Key, size_t> places_;

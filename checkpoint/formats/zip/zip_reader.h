@@ -39,8 +39,9 @@ class ZipReader {
   /// The record of this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
-  /// The record's content, verified by its CRC-32.
-  at::Tensor tensor(const ZipRecord& record) const;
+  /// The record's content, verified by its CRC-32; without `verify` that of a
+  /// mapped file is not read.
+  at::Tensor tensor(const ZipRecord& record, bool verify = true) const;
   std::string text(const ZipRecord& record) const;
 
   /// Verifies a record and keeps nothing of it.
