@@ -28,17 +28,6 @@ at::Tensor guarded_reduction(
 
 } // namespace
 
-Rounds::~Rounds() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_one();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
-}
-
 Future Rounds::run(
     const at::Tensor& buffer,
     const ProcessGroup& group,
@@ -56,7 +45,10 @@ Future Rounds::run(
   if (own_.c10d() == origin_.c10d()) {
     start->markCompleted(buffer);
   } else {
-    push([start, buffer] { start->markCompleted(buffer); });
+    if (!thread_) {
+      thread_.emplace(/*pool_size=*/1);
+    }
+    thread_->run([start, buffer] { start->markCompleted(buffer); });
   }
   return result;
 }
@@ -70,33 +62,6 @@ void Rounds::connect(const ProcessGroup& group) {
   own_ = on_thread ? group.duplicate() : group;
   origin_ = group;
   connected_ = true;
-}
-
-void Rounds::push(std::function<void()> task) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    waiting_.push_back(std::move(task));
-  }
-  changed_.notify_one();
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this] { work(); });
-  }
-}
-
-void Rounds::work() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-    if (ending_) {
-      return;
-    }
-    auto task = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    task();
-    task = nullptr; // outside of the lock, with what it holds
-    lock.lock();
-  }
 }
 
 } // namespace ddp::detail

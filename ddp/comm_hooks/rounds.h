@@ -1,13 +1,11 @@
 #pragma once
 
+#include <c10/core/thread_pool.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer/buckets/futures.h>
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <optional>
 
 namespace ddp::detail {
 
@@ -26,12 +24,6 @@ class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;
 
-  Rounds() = default;
-  Rounds(const Rounds&) = delete;
-  Rounds& operator=(const Rounds&) = delete;
-  /// Waits for the reduction under way, and leaves out the rest.
-  ~Rounds();
-
   /// `reduction` gets the group to use, may wait for its collectives, and
   /// returns a tensor like `buffer`, which the future holds then. The first
   /// call is collective.
@@ -42,17 +34,12 @@ class Rounds {
 
  private:
   void connect(const ProcessGroup& group);
-  void push(std::function<void()> task);
-  void work();
 
   ProcessGroup origin_;
   ProcessGroup own_;
   bool connected_ = false;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  bool ending_ = false;
-  std::thread thread_;
+  /// Its end waits for the reduction under way, and leaves out the rest.
+  std::optional<c10::ThreadPool> thread_;
 };
 
 } // namespace ddp::detail

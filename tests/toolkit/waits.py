@@ -29,7 +29,6 @@ KNOWN = {
     "ddp/reducer/observers/replica_digests.cpp": "a second at most",
     "ddp/elastic/agreed_flag.cpp": "for a time, at its end",
     "ddp/support/detached_task.cpp": "a thread that waits for work",
-    "ddp/comm_hooks/rounds.cpp": "a thread that waits for work",
     "samplers/batch_workers.cpp": "for the program's own dataset",
 }
 
