@@ -8,8 +8,6 @@
 #include <ATen/ATen.h>
 #include <xxhash.h>
 
-#include <map>
-
 namespace ddp {
 namespace {
 
@@ -27,18 +25,14 @@ uint64_t text_hash(const std::string& text) {
 /// lowest rank where several are as large.
 template <typename Value>
 Ranks majority(const std::vector<Value>& by_rank) {
-  std::map<Value, Ranks> groups;
-  for (size_t r = 0; r < by_rank.size(); ++r) {
-    groups[by_rank[r]].push_back(static_cast<int64_t>(r));
-  }
-  Ranks largest;
-  for (const auto& [value, ranks] : groups) {
-    if (ranks.size() > largest.size() ||
-        (ranks.size() == largest.size() && ranks[0] < largest[0])) {
-      largest = ranks;
-    }
-  }
-  return largest;
+  const auto groups = detail::group_ranks(by_rank); // by their lowest ranks
+  return std::max_element(
+             groups.begin(),
+             groups.end(),
+             [](const auto& a, const auto& b) {
+               return a.second.size() < b.second.size();
+             })
+      ->second;
 }
 
 Ranks others(const Ranks& ranks, int64_t size) {
@@ -138,15 +132,12 @@ std::vector<Difference> find_differences(
 /// What the tensor is, and where that is something else: "Float [3] on ranks 0
 /// and 1; undefined on rank 2".
 std::string describe(const std::vector<std::string>& by_rank) {
-  std::map<std::string, Ranks> ranks;
-  for (size_t r = 0; r < by_rank.size(); ++r) {
-    ranks[by_rank[r]].push_back(static_cast<int64_t>(r));
-  }
-  if (ranks.size() == 1) {
+  const auto groups = detail::group_ranks(by_rank);
+  if (groups.size() == 1) {
     return by_rank[0];
   }
   std::string text;
-  for (const auto& [description, of] : ranks) {
+  for (const auto& [description, of] : groups) {
     text += (text.empty() ? "" : "; ") + description + " on " + name_ranks(of);
   }
   return text;
@@ -205,11 +196,7 @@ void verify_same_values(
         tensor.defined() ? detail::tensor_hash(tensor, seed) : seed);
   }
   const auto digest = detail::tensor_hash(hashes, text_hash(names));
-  const auto digests = group.all_gather(
-      at::scalar_tensor(static_cast<int64_t>(digest), at::kLong));
-  if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) {
-        return other.equal(digests[0]);
-      })) {
+  if (detail::is_same_on_all(digest, group)) {
     return;
   }
   check_same_list(names, group, what);

@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ddp::detail {
@@ -38,6 +39,14 @@ uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed) {
         bytes.const_data_ptr(), static_cast<size_t>(bytes.nbytes()), seed);
   }
   return seed;
+}
+
+bool is_same_on_all(uint64_t hash, const ProcessGroup& group) {
+  const auto hashes = group.all_gather(
+      at::scalar_tensor(static_cast<int64_t>(hash), at::kLong));
+  return std::all_of(hashes.begin(), hashes.end(), [&](const auto& other) {
+    return other.equal(hashes[0]);
+  });
 }
 
 NotFinite count_not_finite(const at::Tensor& values) {

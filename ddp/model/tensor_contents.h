@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ddp/process_group.h>
 
 #include <cstdint>
 #include <string>
@@ -17,6 +17,9 @@ std::vector<at::Tensor> dense_parts(const at::Tensor& tensor);
 
 /// A hash (XXH3) of the bytes in logical order, whatever the strides.
 uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed);
+
+/// Collective.
+bool is_same_on_all(uint64_t hash, const ProcessGroup& group);
 
 /// How many elements of a tensor are not finite.
 struct NotFinite {

@@ -130,14 +130,7 @@ void verify_same_model(
     return;
   }
   const auto own = to_text({split_lines(options), describe(tensors)});
-  const auto hash = XXH3_64bits(own.data(), own.size());
-  const auto hashes = group.all_gather(
-      at::scalar_tensor(static_cast<int64_t>(hash), at::kLong));
-  bool equal = true;
-  for (const auto& other : hashes) {
-    equal = equal && other.item<int64_t>() == hashes[0].item<int64_t>();
-  }
-  if (equal) {
+  if (detail::is_same_on_all(XXH3_64bits(own.data(), own.size()), group)) {
     return;
   }
   const auto texts = group.all_gather(own);
