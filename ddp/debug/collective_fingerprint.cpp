@@ -5,6 +5,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/wait_report.h>
 #include <ddp/support/detached_task.h>
 
 #include <thread>
@@ -33,31 +34,6 @@ std::string signature_of(const std::string& said) {
 
 std::string text_of(const std::string& said) {
   return said.substr(said.find(' ') + 1 + std::stoul(said));
-}
-
-/// Ranks that called the same.
-struct Side {
-  std::string said;
-  std::vector<int64_t> ranks;
-};
-
-std::vector<Side> sides_of(const std::vector<std::string>& said) {
-  std::vector<Side> sides;
-  for (size_t r = 0; r < said.size(); ++r) {
-    const auto same = [&](const Side& side) {
-      return signature_of(side.said) == signature_of(said[r]);
-    };
-    auto found = std::find_if(sides.begin(), sides.end(), same);
-    if (found == sides.end()) {
-      found = sides.insert(found, {said[r], {}});
-    }
-    found->ranks.push_back(static_cast<int64_t>(r));
-  }
-  return sides;
-}
-
-std::string to_string(const std::vector<uint8_t>& bytes) {
-  return {bytes.begin(), bytes.end()};
 }
 
 /// Waits for keys. The store's own wait warns whenever its time is over.
@@ -104,32 +80,23 @@ void CollectiveFingerprint::check(
   try {
     ask([own = key(sequence, caller_.rank),
          text = said_of(call)](c10d::Store& store) { store.set(own, text); });
-  } catch (const std::exception&) { // the store is gone
-    return;
-  }
-  if (!wait_for_all(sequence, call, number)) {
-    return;
-  }
-  try {
+    wait_for_all(sequence, call, number);
     // All have come here, so none reads what was said before.
     said = ask([wanted = keys(sequence),
                 old = key(sequence - 1, caller_.rank)](c10d::Store& store) {
       std::vector<std::string> texts;
       for (const auto& bytes : store.multiGet(wanted)) {
-        texts.push_back(to_string(bytes));
+        texts.emplace_back(bytes.begin(), bytes.end());
       }
       store.deleteKey(old);
       return texts;
     });
-  } catch (const std::exception&) {
+  } catch (const detail::PeerError&) {
+    throw;
+  } catch (const std::exception&) { // the store is gone
     return;
   }
-  const auto differs = [&](const std::string& other) {
-    return signature_of(other) != signature_of(said[0]);
-  };
-  if (std::any_of(said.begin(), said.end(), differs)) {
-    disagree(sequence, said, number);
-  }
+  compare(sequence, said, number);
 }
 
 std::string CollectiveFingerprint::key(int64_t sequence, int64_t rank) const {
@@ -144,23 +111,16 @@ std::vector<std::string> CollectiveFingerprint::keys(int64_t sequence) const {
   return result;
 }
 
-bool CollectiveFingerprint::wait_for_all(
+void CollectiveFingerprint::wait_for_all(
     int64_t sequence,
     const Call& call,
     uint64_t number) {
   const milliseconds timeout = timeout_;
   const auto wanted = keys(sequence);
   const auto deadline = Clock::now() + timeout;
-  for (;;) {
-    try {
-      if (ask([wanted](c10d::Store& store) {
-            return has_within(kLook, store, wanted);
-          })) {
-        return true;
-      }
-    } catch (const std::exception&) {
-      return false;
-    }
+  while (!ask([wanted](c10d::Store& store) {
+    return has_within(kLook, store, wanted);
+  })) {
     look_for_failure(sequence, number);
     if (Clock::now() > deadline) {
       const auto reason = detail::format(
@@ -178,23 +138,13 @@ bool CollectiveFingerprint::wait_for_all(
   }
 }
 
-/// Throws if another rank has given up, with the reason of one that is none's
-/// consequence if there is one.
 void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
     const {
   const auto failures = failure_store_ ? failure_store_->read(scope_)
                                        : std::vector<detail::Failure>();
-  if (failures.empty()) {
-    return;
+  if (!failures.empty()) {
+    give_up(place(sequence) + ": " + detail::describe(failures), number);
   }
-  const auto own =
-      std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
-        return failure.kind != detail::Failure::Kind::kConsequence;
-      });
-  const auto& first = own == failures.end() ? failures.front() : *own;
-  const auto who = detail::format(
-      "rank {} of {} on host {}", first.rank, first.size, first.host);
-  give_up(place(sequence) + ": " + who + " failed: " + first.text, number);
 }
 
 void CollectiveFingerprint::give_up(const std::string& reason, uint64_t number)
@@ -222,18 +172,24 @@ std::string CollectiveFingerprint::absent(int64_t sequence) const {
   return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
 }
 
-void CollectiveFingerprint::disagree(
+void CollectiveFingerprint::compare(
     int64_t sequence,
     const std::vector<std::string>& said,
     uint64_t number) {
-  const auto sides = sides_of(said);
+  std::vector<std::string> signatures(said.size());
+  std::transform(said.begin(), said.end(), signatures.begin(), signature_of);
+  const auto sides = detail::group_ranks(signatures);
+  if (sides.size() == 1) {
+    return;
+  }
   auto text = "the ranks' calls differ at " + place(sequence);
   std::vector<std::string> stacks;
-  for (const auto& side : sides) {
-    const auto ranks = detail::name_ranks(side.ranks);
-    text += c10::str("\n  ", ranks, ": ", text_of(side.said));
-    stacks.push_back("stack/" + key(sequence, side.ranks.front()));
-    if (side.ranks.front() == caller_.rank) {
+  for (const auto& [signature, ranks] : sides) {
+    const auto first = ranks.front();
+    text +=
+        c10::str("\n  ", detail::name_ranks(ranks), ": ", text_of(said[first]));
+    stacks.push_back("stack/" + key(sequence, first));
+    if (first == caller_.rank) {
       ask([key = stacks.back(), stack = stack_text()](c10d::Store& store) {
         store.set(key, stack);
       });
@@ -243,12 +199,12 @@ void CollectiveFingerprint::disagree(
     std::string stack = "unknown";
     try {
       stack = ask([key = stacks[i]](c10d::Store& store) -> std::string {
-        return has_within(kStackTime, store, {key}) ? to_string(store.get(key))
+        return has_within(kStackTime, store, {key}) ? store.get_to_str(key)
                                                     : "unknown";
       });
     } catch (const std::exception&) { // it has ended meanwhile
     }
-    text += c10::str("\nstack of rank ", sides[i].ranks.front(), ":\n", stack);
+    text += c10::str("\nstack of rank ", sides[i].second.front(), ":\n", stack);
   }
   flight_recorder::dump_for(number, text);
   DDP_THROW(ValueError, text);

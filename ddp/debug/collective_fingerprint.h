@@ -39,13 +39,13 @@ class CollectiveFingerprint {
   auto ask(Request request) const;
   std::string key(int64_t sequence, int64_t rank) const;
   std::vector<std::string> keys(int64_t sequence) const;
-  /// Returns false if the store is gone.
-  bool wait_for_all(int64_t sequence, const Call& call, uint64_t number);
+  void wait_for_all(int64_t sequence, const Call& call, uint64_t number);
+  /// Throws if another rank has given up.
   void look_for_failure(int64_t sequence, uint64_t number) const;
   [[noreturn]] void give_up(const std::string& reason, uint64_t number) const;
   std::string absent(int64_t sequence) const;
-  /// Throws with what the ranks said, by rank.
-  [[noreturn]] void disagree(
+  /// Throws with what the ranks said, by rank, if they called different things.
+  void compare(
       int64_t sequence,
       const std::vector<std::string>& said,
       uint64_t number);
