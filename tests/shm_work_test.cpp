@@ -184,9 +184,9 @@ Message greeting(
     int32_t rank,
     int32_t pid) {
   Message message;
-  password.copy(message.text.data(), 24);
-  std::memcpy(message.text.data() + 24, &rank, sizeof(rank));
-  std::memcpy(message.text.data() + 28, &pid, sizeof(pid));
+  password.copy(message.greeting.password, 24);
+  message.greeting.rank = rank;
+  message.greeting.pid = pid;
   message.files[0] = FileDescriptor(dup(memory.descriptor()));
   message.files[1] = FileDescriptor(dup(memory.descriptor()));
   return message;

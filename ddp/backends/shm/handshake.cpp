@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 namespace ddp::backends::shm {
 namespace {
@@ -21,31 +19,11 @@ constexpr auto kMeetingKey = "socket";
 // A stranger who connects and says nothing holds the others up for as long.
 constexpr std::chrono::seconds kGreetingTime(5);
 
-/// What a rank says of itself.
-struct Greeting {
-  char password[24];
-  int32_t rank;
-  int32_t pid;
-};
-static_assert(std::is_trivially_copyable_v<Greeting>);
-
-Message message_of(const Greeting& greeting) {
-  Message message;
-  static_assert(sizeof(greeting) <= sizeof(message.text));
-  std::memcpy(message.text.data(), &greeting, sizeof(greeting));
-  return message;
-}
-
-Greeting greeting_in(const Message& message) {
-  Greeting greeting;
-  std::memcpy(&greeting, message.text.data(), sizeof(greeting));
-  return greeting;
-}
-
 Message introduce(const Memory& own, const std::string& password, int rank) {
-  Greeting greeting{{}, rank, getpid()};
-  password.copy(greeting.password, sizeof(greeting.password));
-  auto message = message_of(greeting);
+  Message message;
+  password.copy(message.greeting.password, sizeof(Greeting::password));
+  message.greeting.rank = rank;
+  message.greeting.pid = getpid();
   message.files[0] = FileDescriptor(dup(own.descriptor()));
   message.files[1] = open_process(getpid());
   DDP_CHECK(
@@ -56,9 +34,8 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
 
 Peer peer_in(Message message, const Memory& own, int rank) {
   Peer peer;
-  const auto greeting = greeting_in(message);
-  peer.pid = greeting.pid;
-  peer.memory = greeting.rank == rank
+  peer.pid = message.greeting.pid;
+  peer.memory = message.greeting.rank == rank
       ? own.mapping()
       : std::make_shared<const Mapping>(message.files[0].get());
   peer.process = std::move(message.files[1]);
@@ -76,13 +53,13 @@ bool is_expected(
       !arrived[rank].files[0];
 }
 
-/// Lets the other ranks in, by rank.
+/// Lets the other ranks in, and puts what they say to `messages`, by rank.
 std::vector<UnixSocket> gather_sockets(
     const UnixSocket& listener,
     const std::string& password,
     std::vector<Message>& messages,
     Clock::time_point deadline) {
-  std::vector<std::pair<int, UnixSocket>> arrived;
+  std::vector<UnixSocket> arrived;
   while (arrived.size() + 1 < messages.size()) {
     auto socket = listener.accept(deadline);
     if (!socket.is_from_own_user()) {
@@ -95,17 +72,12 @@ std::vector<UnixSocket> gather_sockets(
     } catch (const c10::Error&) { // a stranger
       continue;
     }
-    const auto greeting = greeting_in(message);
-    if (is_expected(greeting, password, messages)) {
-      messages[greeting.rank] = std::move(message);
-      arrived.emplace_back(greeting.rank, std::move(socket));
+    if (is_expected(message.greeting, password, messages)) {
+      messages[message.greeting.rank] = std::move(message);
+      arrived.push_back(std::move(socket));
     }
   }
-  std::vector<UnixSocket> sockets;
-  for (auto& [rank, socket] : arrived) {
-    sockets.push_back(std::move(socket));
-  }
-  return sockets;
+  return arrived;
 }
 
 std::vector<Message> introduce_all(

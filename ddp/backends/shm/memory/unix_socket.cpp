@@ -23,18 +23,25 @@ void check(bool worked, const char* call) {
       DistNetworkError, worked, "{}: {}", call, std::strerror(errno));
 }
 
-/// In the abstract namespace, whose names begin with a zero.
-socklen_t address_of(const std::string& name, sockaddr_un& address) {
-  address = {};
+/// Calls `bind` or `connect` for a name.
+int call_for(
+    int (*call)(int, const sockaddr*, socklen_t),
+    const FileDescriptor& socket,
+    const std::string& name) {
+  sockaddr_un address{};
   address.sun_family = AF_UNIX;
+  // In the abstract namespace, whose names begin with a zero.
   std::copy(name.begin(), name.end(), address.sun_path + 1);
-  return static_cast<socklen_t>(
-      offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return call(
+      socket.get(),
+      reinterpret_cast<const sockaddr*>(&address),
+      static_cast<socklen_t>(
+          offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }
 
 /// A message as the kernel takes it.
 struct Envelope {
-  explicit Envelope(char* text, size_t length) : content{text, length} {
+  explicit Envelope(Greeting& greeting) : content{&greeting, sizeof(greeting)} {
     header.msg_iov = &content;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
@@ -56,10 +63,7 @@ UnixSocket::UnixSocket(FileDescriptor descriptor)
 UnixSocket UnixSocket::listen(std::string& name) {
   name = "ddp-" + ddp::detail::random_name();
   UnixSocket result(FileDescriptor(socket(AF_UNIX, kType, 0)));
-  sockaddr_un address;
-  const auto length = address_of(name, address);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  check(bind(result.descriptor_.get(), generic, length) == 0, "bind");
+  check(call_for(::bind, result.descriptor_, name) == 0, "bind");
   check(::listen(result.descriptor_.get(), SOMAXCONN) == 0, "listen");
   return result;
 }
@@ -68,10 +72,7 @@ UnixSocket UnixSocket::connect(
     const std::string& name,
     Clock::time_point deadline) {
   UnixSocket result(FileDescriptor(socket(AF_UNIX, kType, 0)));
-  sockaddr_un address;
-  const auto length = address_of(name, address);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  while (::connect(result.descriptor_.get(), generic, length) != 0) {
+  while (call_for(::connect, result.descriptor_, name) != 0) {
     check(errno == EAGAIN || errno == EINTR, "connect"); // its queue is full
     DDP_CHECK_WITH(
         DistNetworkError, Clock::now() < deadline, "connect: no answer");
@@ -114,8 +115,8 @@ void UnixSocket::wait_for(short event, Clock::time_point deadline) const {
 
 void UnixSocket::send(const Message& message, Clock::time_point deadline)
     const {
-  auto text = message.text;
-  Envelope envelope(text.data(), text.size());
+  auto greeting = message.greeting;
+  Envelope envelope(greeting);
   auto* attached = CMSG_FIRSTHDR(&envelope.header);
   attached->cmsg_level = SOL_SOCKET;
   attached->cmsg_type = SCM_RIGHTS;
@@ -131,7 +132,7 @@ void UnixSocket::send(const Message& message, Clock::time_point deadline)
 Message UnixSocket::receive(Clock::time_point deadline) const {
   wait_for(POLLIN, deadline);
   Message message;
-  Envelope envelope(message.text.data(), message.text.size());
+  Envelope envelope(message.greeting);
   const auto length =
       recvmsg(descriptor_.get(), &envelope.header, MSG_CMSG_CLOEXEC);
   check(length >= 0, "recvmsg");
@@ -149,7 +150,7 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   }
   DDP_CHECK_WITH(
       DistNetworkError,
-      has_files && length == static_cast<ssize_t>(message.text.size()),
+      has_files && length == static_cast<ssize_t>(sizeof(message.greeting)),
       "a message of {} bytes came that no rank of this version sends",
       length);
   return message;

@@ -4,13 +4,21 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace ddp::backends::shm {
 
-/// What ranks tell each other: bytes and two open files.
+/// What a rank says of itself.
+struct Greeting {
+  char password[24] = {};
+  int32_t rank = 0;
+  int32_t pid = 0;
+};
+
+/// What ranks tell each other: a greeting and two open files.
 struct Message {
-  std::array<char, 64> text{};
+  Greeting greeting;
   std::array<FileDescriptor, 2> files;
 };
 
