@@ -7,8 +7,6 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -19,12 +17,12 @@ namespace {
 using c10::ScalarType;
 using Kind = c10d::ReduceOp::RedOpType;
 
-constexpr std::array<Kind, 4> kSmallFloatOps{
-    Kind::SUM,
-    Kind::PRODUCT,
-    Kind::MIN,
-    Kind::MAX};
-using SmallFloatOps = std::array<MPI_Op, kSmallFloatOps.size()>;
+template <typename Key, typename Value>
+std::optional<Value> find(const std::map<Key, Value>& values, Key key) {
+  const auto found = values.find(key);
+  return found == values.end() ? std::nullopt
+                               : std::make_optional(found->second);
+}
 
 struct Smaller {
   float operator()(float a, float b) const {
@@ -56,25 +54,15 @@ MPI_Op create() {
   return op;
 }
 
-/// In the order of `kSmallFloatOps`.
+/// Of half or bfloat16. MPI's handles live as long as MPI does.
 template <typename T>
-SmallFloatOps create_all() {
-  return {
-      create<T, std::plus<>>(),
-      create<T, std::multiplies<>>(),
-      create<T, Smaller>(),
-      create<T, Larger>()};
-}
-
-/// MPI's handles live as long as MPI does.
-struct CreatedOps {
-  SmallFloatOps half = create_all<c10::Half>();
-  SmallFloatOps bfloat16 = create_all<c10::BFloat16>();
-};
-
-const CreatedOps& created_ops() {
-  static const CreatedOps ops;
-  return ops;
+std::optional<MPI_Op> small_float(Kind kind) {
+  static const std::map<Kind, MPI_Op> ops{
+      {Kind::SUM, create<T, std::plus<>>()},
+      {Kind::PRODUCT, create<T, std::multiplies<>>()},
+      {Kind::MIN, create<T, Smaller>()},
+      {Kind::MAX, create<T, Larger>()}};
+  return find(ops, kind);
 }
 
 /// AVG aside.
@@ -112,14 +100,6 @@ std::optional<MPI_Op> arithmetic(Kind kind, ScalarType dtype) {
                             : std::nullopt;
 }
 
-std::optional<MPI_Op> small_float(Kind kind, const SmallFloatOps& ops) {
-  const auto* place =
-      std::find(kSmallFloatOps.begin(), kSmallFloatOps.end(), kind);
-  return place == kSmallFloatOps.end()
-      ? std::nullopt
-      : std::make_optional(ops[place - kSmallFloatOps.begin()]);
-}
-
 std::optional<MPI_Datatype> native_type(ScalarType dtype) {
   static const std::map<ScalarType, MPI_Datatype> types{
       {ScalarType::Byte, MPI_UINT8_T},
@@ -134,9 +114,7 @@ std::optional<MPI_Datatype> native_type(ScalarType dtype) {
       {ScalarType::Double, MPI_DOUBLE},
       {ScalarType::ComplexFloat, MPI_C_FLOAT_COMPLEX},
       {ScalarType::ComplexDouble, MPI_C_DOUBLE_COMPLEX}};
-  const auto found = types.find(dtype);
-  return found == types.end() ? std::nullopt
-                              : std::make_optional(found->second);
+  return find(types, dtype);
 }
 
 /// The type, and the operation if there is one.
@@ -151,14 +129,13 @@ Choice choose(ScalarType dtype, Kind kind) {
     case ScalarType::Bool:
       return {MPI_C_BOOL, logical(kind)};
     case ScalarType::Half:
-      return {MPI_UINT16_T, small_float(kind, created_ops().half)};
+      return {MPI_UINT16_T, small_float<c10::Half>(kind)};
     case ScalarType::BFloat16:
-      return {MPI_UINT16_T, small_float(kind, created_ops().bfloat16)};
+      return {MPI_UINT16_T, small_float<c10::BFloat16>(kind)};
     case ScalarType::ComplexHalf: // as pairs, which only a sum is
       return {
           MPI_UINT16_T,
-          kind == Kind::SUM ? small_float(kind, created_ops().half)
-                            : std::nullopt,
+          kind == Kind::SUM ? small_float<c10::Half>(kind) : std::nullopt,
           2};
     default:
       return {native_type(dtype), arithmetic(kind, dtype)};
@@ -168,7 +145,8 @@ Choice choose(ScalarType dtype, Kind kind) {
 } // namespace
 
 void create_operators() {
-  created_ops();
+  small_float<c10::Half>(Kind::SUM);
+  small_float<c10::BFloat16>(Kind::SUM);
 }
 
 Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
