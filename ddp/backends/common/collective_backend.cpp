@@ -102,15 +102,16 @@ WorkPtr CollectiveBackend::gather(
   const auto& own = arguments_.only(call.name, inputs);
   Tensors to_ranks(size_);
   to_ranks[root] = own;
-  if (rank_ != root) {
+  Tensors from_ranks(size_);
+  Tensors filled;
+  if (rank_ == root) {
+    filled = from_ranks = arguments_.only_list(call.name, outputs);
+  } else {
     arguments_.check_no_lists(call.name, outputs);
-    check(call, {own}, {});
-    return exchange(
-        call, {{{to_ranks, Tensors(size_), own.scalar_type(), root}}});
   }
-  const auto& list = arguments_.only_list(call.name, outputs);
-  check(call, {own}, list);
-  return exchange(call, {{{to_ranks, list, own.scalar_type(), root}}, list});
+  check(call, {own}, filled);
+  return exchange(
+      call, {{{to_ranks, from_ranks, own.scalar_type(), root}}, filled});
 }
 
 WorkPtr CollectiveBackend::scatter(

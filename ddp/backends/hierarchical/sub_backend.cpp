@@ -117,11 +117,8 @@ SubBackend::WorkPtr SubBackend::reduce(
   }
   return start([&](c10d::Backend& part) {
     Tensors tensors{std::move(tensor)};
-    c10d::ReduceOptions options;
-    options.reduceOp = sum_if_mean(op);
-    options.rootRank = root;
-    options.timeout = timeout;
-    return part.reduce(tensors, options);
+    return part.reduce(
+        tensors, {sum_if_mean(op), root, /*rootTensor=*/0, timeout});
   });
 }
 
@@ -135,10 +132,7 @@ SubBackend::WorkPtr SubBackend::all_reduce(
   }
   return start([&](c10d::Backend& part) {
     Tensors tensors{std::move(tensor)};
-    c10d::AllreduceOptions options;
-    options.reduceOp = sum_if_mean(op);
-    options.timeout = timeout;
-    return part.allreduce(tensors, options);
+    return part.allreduce(tensors, {sum_if_mean(op), timeout});
   });
 }
 
@@ -148,10 +142,7 @@ SubBackend::WorkPtr SubBackend::broadcast(
     Timeout timeout) const {
   return start([&](c10d::Backend& part) {
     Tensors tensors{tensor.view(at::kByte)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    options.timeout = timeout;
-    return part.broadcast(tensors, options);
+    return part.broadcast(tensors, {root, /*rootTensor=*/0, timeout});
   });
 }
 
@@ -162,9 +153,7 @@ SubBackend::WorkPtr SubBackend::gather(
   return start([&](c10d::Backend& part) {
     Tensors inputs{std::move(row)};
     auto outputs = list_at_root(part, rows);
-    c10d::GatherOptions options;
-    options.timeout = timeout;
-    return part.gather(outputs, inputs, options);
+    return part.gather(outputs, inputs, {/*rootRank=*/0, timeout});
   });
 }
 
@@ -175,9 +164,7 @@ SubBackend::WorkPtr SubBackend::scatter(
   return start([&](c10d::Backend& part) {
     Tensors outputs{row.view(at::kByte)};
     auto inputs = list_at_root(part, rows.view(at::kByte));
-    c10d::ScatterOptions options;
-    options.timeout = timeout;
-    return part.scatter(outputs, inputs, options);
+    return part.scatter(outputs, inputs, {/*rootRank=*/0, timeout});
   });
 }
 
@@ -188,9 +175,7 @@ SubBackend::WorkPtr SubBackend::all_gather(
   return start([&](c10d::Backend& part) {
     auto output = rows.view(-1);
     auto input = row.view(-1);
-    c10d::AllgatherOptions options;
-    options.timeout = timeout;
-    return part._allgather_base(output, input, options);
+    return part._allgather_base(output, input, {timeout});
   });
 }
 
@@ -208,10 +193,7 @@ SubBackend::WorkPtr SubBackend::reduce_scatter(
   return start([&](c10d::Backend& part) {
     auto output = row.view(-1);
     auto input = rows.view(-1);
-    c10d::ReduceScatterOptions options;
-    options.reduceOp = sum_if_mean(op);
-    options.timeout = timeout;
-    return part._reduce_scatter_base(output, input, options);
+    return part._reduce_scatter_base(output, input, {sum_if_mean(op), timeout});
   });
 }
 

@@ -102,10 +102,6 @@ Task Backend::task(const Call& call) const {
   return task;
 }
 
-Backend::WorkPtr Backend::launch(Task task) {
-  return engine_->submit(std::move(task));
-}
-
 void Backend::add(Task& task, const at::Tensor& tensor) const {
   arguments_.check_dense(task.name, tensor);
   arguments_.check_on_cpu(task.name, tensor);

@@ -42,7 +42,6 @@ class Backend final : public CollectiveBackend {
  private:
   /// An operation that the caller is putting together.
   Task task(const Call& call) const;
-  WorkPtr launch(Task task);
 
   /// Throws `c10::ValueError` if the tensor is not on the CPU, or not dense.
   void add(Task& task, const at::Tensor& tensor) const;

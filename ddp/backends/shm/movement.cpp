@@ -83,13 +83,13 @@ Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
       collectives(std::move(plan.exchanges)), std::move(next));
   task.finish = std::move(plan.finish);
   task.outputs = std::move(plan.outputs);
-  return launch(std::move(task));
+  return engine_->submit(std::move(task));
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto task = this->task({c10d::OpType::BARRIER, "barrier", options});
   task.collective = std::make_unique<Barrier>(context());
-  return launch(std::move(task));
+  return engine_->submit(std::move(task));
 }
 
 void Backend::monitoredBarrier(

@@ -44,7 +44,7 @@ Backend::WorkPtr Backend::all_reduce(
     task.finish = [tensor, size = size_]() mutable { tensor.div_(size); };
   }
   task.collective = std::make_unique<AllReduce>(context(), tensor, op);
-  return launch(std::move(task));
+  return engine_->submit(std::move(task));
 }
 
 Backend::WorkPtr Backend::reduce(
