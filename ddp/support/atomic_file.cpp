@@ -92,39 +92,35 @@ AtomicFile::AtomicFile(const std::string& path)
     fail("replacing what is there, which is not a regular file,");
   }
   open_unnamed();
-  if (descriptor_ < 0) {
+  if (!descriptor_) {
     open_named();
   }
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
   if (!temporary_.empty()) {
     ::unlink(temporary_.c_str());
   }
 }
 
 void AtomicFile::open_unnamed() {
-  descriptor_ =
-      ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode);
+  FileDescriptor file(
+      ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode));
   // Without /proc the file could not be given a name in the end.
-  if (descriptor_ >= 0 && ::access(link_to(descriptor_).c_str(), F_OK) != 0) {
-    ::close(descriptor_);
-    descriptor_ = -1;
+  if (file && ::access(link_to(file.get()).c_str(), F_OK) == 0) {
+    descriptor_ = std::move(file);
   }
 }
 
 void AtomicFile::open_named() {
   do {
     temporary_ = temporary_name(target_);
-    descriptor_ = ::open(
+    descriptor_ = FileDescriptor(::open(
         temporary_.c_str(),
         O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
-        kNewFileMode);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) {
+        kNewFileMode));
+  } while (!descriptor_ && errno == EEXIST);
+  if (!descriptor_) {
     temporary_.clear();
     fail("creating a file in its folder");
   }
@@ -138,7 +134,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
   TORCH_INTERNAL_ASSERT(offset + bytes <= size_);
   if (!write_bytes(
-          descriptor_,
+          descriptor_.get(),
           static_cast<const char*>(data),
           bytes,
           static_cast<off_t>(offset))) {
@@ -148,7 +144,7 @@ void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
 
 void AtomicFile::commit() {
   keep_permissions();
-  if (::fsync(descriptor_) != 0) {
+  if (::fsync(descriptor_.get()) != 0) {
     fail("flushing it to the disk");
   }
   if (temporary_.empty()) {
@@ -164,7 +160,7 @@ void AtomicFile::commit() {
 void AtomicFile::keep_permissions() {
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0 &&
-      ::fchmod(descriptor_, status.st_mode & 07777) != 0) {
+      ::fchmod(descriptor_.get(), status.st_mode & 07777) != 0) {
     fail("setting its permissions");
   }
 }
@@ -176,7 +172,7 @@ void AtomicFile::give_name() {
     temporary_ = temporary_name(target_);
     result = ::linkat(
         AT_FDCWD,
-        link_to(descriptor_).c_str(),
+        link_to(descriptor_.get()).c_str(),
         AT_FDCWD,
         temporary_.c_str(),
         AT_SYMLINK_FOLLOW);
@@ -189,19 +185,16 @@ void AtomicFile::give_name() {
 
 // The content is safe by now, but not yet the name.
 void AtomicFile::sync_folder() {
-  const int folder =
-      ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0 && errno == EACCES) {
+  const FileDescriptor folder(
+      ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder && errno == EACCES) {
     return; // a folder may be writable and not readable
   }
-  if (folder < 0) {
+  if (!folder) {
     fail("opening its folder to flush it to the disk");
   }
-  const int result = ::fsync(folder);
-  const int error = errno;
-  ::close(folder);
-  if (result != 0 && error != EINVAL) { // not every file system can
-    errno = error;
+  // Not every file system can.
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) {
     fail("flushing its folder to the disk");
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <sys/types.h>
+#include <common/file_descriptor.h>
 
 #include <cstddef>
 #include <string>
@@ -54,7 +54,7 @@ class AtomicFile {
   std::string target_; // with symbolic links followed
   std::string folder_;
   std::string temporary_; // empty while the new file has no name
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   size_t size_ = 0;
 };
 

@@ -13,13 +13,9 @@ namespace ddp::backends {
 
 Timer::Timer() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   DDP_CHECK(
-      timer_ >= 0,
+      timer_,
       "a backend needs a timer: timerfd_create: {}",
       std::strerror(errno));
-}
-
-Timer::~Timer() {
-  close(timer_);
 }
 
 void Timer::set(std::chrono::nanoseconds delay) {
@@ -30,12 +26,12 @@ void Timer::set(std::chrono::nanoseconds delay) {
   // 0 would set none.
   time.it_value.tv_nsec =
       std::max<decltype(time.it_value.tv_nsec)>((delay - whole).count(), 1);
-  timerfd_settime(timer_, /*flags=*/0, &time, nullptr);
+  timerfd_settime(timer_.get(), /*flags=*/0, &time, nullptr);
 }
 
 void Timer::wait() {
   uint64_t times = 0;
-  while (read(timer_, &times, sizeof(times)) < 0 && errno == EINTR) {
+  while (read(timer_.get(), &times, sizeof(times)) < 0 && errno == EINTR) {
   }
 }
 

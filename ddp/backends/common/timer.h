@@ -1,5 +1,7 @@
 #pragma once
 
+#include <common/file_descriptor.h>
+
 #include <chrono>
 
 namespace ddp::backends {
@@ -10,9 +12,6 @@ class Timer {
  public:
   /// Throws `c10::Error` if the process may open no more files.
   Timer();
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  ~Timer();
 
   /// Lets `wait` return after `delay`; what was set before no longer holds.
   void set(std::chrono::nanoseconds delay);
@@ -21,7 +20,7 @@ class Timer {
   void wait();
 
  private:
-  const int timer_;
+  const FileDescriptor timer_;
 };
 
 } // namespace ddp::backends

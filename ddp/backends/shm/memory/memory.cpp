@@ -1,6 +1,7 @@
 #include <ddp/backends/shm/memory/memory.h>
 
 #include <ddp/internal/check.h>
+#include <ddp/support/signals_blocked.h>
 
 #include <ATen/ops/from_blob.h>
 
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <iterator>
 
@@ -78,14 +78,12 @@ FileDescriptor make_memory(int64_t ranks) {
 /// the kernel would give the pages back and begin anew for each of them.
 bool provide(int descriptor, int64_t place, int64_t bytes) {
   sigset_t all;
-  sigset_t before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const ddp::detail::SignalsBlocked blocked(all);
   int result = 0;
   do {
     result = fallocate(descriptor, 0, place, bytes);
   } while (result != 0 && errno == EINTR);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return result == 0;
 }
 
