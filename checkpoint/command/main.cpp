@@ -42,8 +42,7 @@ int run(int argc, char** argv) {
   } catch (const c10::Error& error) {
     return say(kProgram, printable(error.what_without_backtrace()));
   }
-  return std::cout.flush() ? exit_code
-                           : say(kProgram, "cannot write to standard output");
+  return exit_code;
 }
 
 } // namespace

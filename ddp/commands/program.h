@@ -41,7 +41,7 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// A program's `main`: what `run` throws is said.
+/// A program's `main`: what `run` throws is said, and if its output is lost.
 inline int run_program(
     const std::string& program,
     int (*run)(int argc, char** argv),
@@ -50,7 +50,9 @@ inline int run_program(
   // A closed pipe, as by `| head`, ends it.
   std::signal(SIGPIPE, SIG_DFL);
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    return std::cout.flush() ? code
+                             : say(program, "cannot write to standard output");
   } catch (const std::exception& error) {
     return say(program, error.what());
   }

@@ -27,11 +27,7 @@ int run(int argc, char** argv) {
   if (const auto code = parse(app, argc, argv)) {
     return *code;
   }
-  const bool agree = compare(read_records(paths), std::cout);
-  if (!std::cout.flush()) {
-    return say(kProgram, "cannot write to standard output");
-  }
-  return agree ? 0 : kExitDisagree;
+  return compare(read_records(paths), std::cout) ? 0 : kExitDisagree;
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 
@@ -24,14 +25,6 @@ constexpr const char* kBackward = "#0072b2";
 constexpr const char* kWait = "#d55e00";
 /// Of neighbouring buckets.
 constexpr std::array kBucket{"#e69f00", "#f2c55c"};
-
-std::string number(double value) {
-  std::ostringstream text;
-  text.setf(std::ios::fixed);
-  text.precision(1);
-  text << value;
-  return text.str();
-}
 
 std::string escaped(const std::string& text) {
   std::string result;
@@ -72,7 +65,9 @@ double tick(double length) {
 class Picture {
  public:
   Picture(Time begin, Time end)
-      : begin_(begin), end_(std::max(end, begin + 1)) {}
+      : begin_(begin), end_(std::max(end, begin + 1)) {
+    body_ << std::fixed << std::setprecision(1);
+  }
 
   double across(Time time) const {
     return kLeft +
@@ -81,9 +76,8 @@ class Picture {
   }
 
   void text(double x, double y, const std::string& words, const char* anchor) {
-    body_ << "<text x=\"" << number(x) << "\" y=\"" << number(y)
-          << "\" text-anchor=\"" << anchor << "\">" << escaped(words)
-          << "</text>\n";
+    body_ << "<text x=\"" << x << "\" y=\"" << y << "\" text-anchor=\""
+          << anchor << "\">" << escaped(words) << "</text>\n";
   }
 
   void box(
@@ -93,10 +87,9 @@ class Picture {
       double height,
       const char* color,
       const std::string& title) {
-    body_ << "<rect x=\"" << number(x) << "\" y=\"" << number(y)
-          << "\" width=\"" << number(width) << "\" height=\"" << number(height)
-          << "\" fill=\"" << color << "\"><title>" << escaped(title)
-          << "</title></rect>\n";
+    body_ << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << width
+          << "\" height=\"" << height << "\" fill=\"" << color << "\"><title>"
+          << escaped(title) << "</title></rect>\n";
   }
 
   /// `what` is shown where the pointer is on it, with its length.
@@ -121,9 +114,8 @@ class Picture {
     const double step = tick(length);
     for (int i = 0; i * step <= length; ++i) {
       const double x = kLeft + kWidth * i * step / length;
-      body_ << "<line x1=\"" << number(x) << "\" y1=\"" << number(top)
-            << "\" x2=\"" << number(x) << "\" y2=\"" << number(bottom)
-            << "\" stroke=\"#ddd\"/>\n";
+      body_ << "<line x1=\"" << x << "\" y1=\"" << top << "\" x2=\"" << x
+            << "\" y2=\"" << bottom << "\" stroke=\"#ddd\"/>\n";
       std::ostringstream label;
       label << i * step;
       text(x, bottom + 13, label.str(), "middle");
@@ -132,8 +124,9 @@ class Picture {
   }
 
   void write(std::ostream& out, double height) const {
-    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "
-        << number(kLeft + kWidth + kMargin) << " " << number(height)
+    out << std::fixed << std::setprecision(1)
+        << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "
+        << kLeft + kWidth + kMargin << " " << height
         << "\" font-family=\"sans-serif\" font-size=\"11\">\n"
         << "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         << body_.str() << "</svg>\n";
