@@ -2,12 +2,12 @@
 
 #include <common/scheduler/slurm_tasks.h>
 #include <common/seconds.h>
-#include <ddp/environment/environment_variable.h>
 #include <ddp/environment/launch_source.h>
 #include <ddp/internal/check.h>
 
 #include <c10/util/env.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -15,7 +15,6 @@
 namespace ddp {
 namespace {
 
-using detail::integer_variable;
 using detail::LaunchSource;
 
 bool is_meeting_point_given(
@@ -172,6 +171,28 @@ EnvironmentLookup process_environment() {
     // Unlike getenv(), it may run while another thread sets a variable.
     return c10::utils::get_env(name);
   };
+}
+
+std::optional<int64_t> integer_variable(
+    const EnvironmentLookup& lookup,
+    const char* name,
+    int64_t min,
+    int64_t max) {
+  const auto text = lookup(name);
+  if (!text) {
+    return std::nullopt;
+  }
+  int64_t value = 0;
+  const auto* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, value);
+  DDP_CHECK_VALUE(
+      error == std::errc() && stop == end && value >= min && value <= max,
+      "{}='{}' in the environment is not an integer from {} to {}",
+      name,
+      *text,
+      min,
+      max);
+  return value;
 }
 
 LaunchEnvironment read_launch_environment(

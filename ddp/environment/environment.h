@@ -40,6 +40,14 @@ struct LaunchEnvironment {
 /// The lookup in this process's own environment.
 EnvironmentLookup process_environment();
 
+/// The value of an integer variable. Throws `c10::ValueError` if it is anything
+/// else than an integer from `min` to `max`.
+std::optional<int64_t> integer_variable(
+    const EnvironmentLookup& lookup,
+    const char* name,
+    int64_t min,
+    int64_t max);
+
 /// What a PMIx server says about a job that it started. Of the second program
 /// that one process of an mpirun executes it knows the rank only.
 struct PmixJob {

@@ -1,7 +1,6 @@
 #include <ddp/environment/launch_source.h>
 
 #include <common/scheduler/launcher_names.h>
-#include <ddp/environment/environment_variable.h>
 #include <ddp/internal/check.h>
 
 #include <iterator>

@@ -1,7 +1,7 @@
 #include <ddp/reducer/buckets/bucket.h>
 
 #include <ddp/backends/nccl.h>
-#include <ddp/environment/environment_variable.h>
+#include <ddp/environment/environment.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -53,8 +53,8 @@ bool offers_memory(
   if (device.is_cpu()) {
     return true;
   }
-  const auto disabled = detail::integer_variable(
-      process_environment(), "DDP_DISABLE_COMM_MEM", 0, 1);
+  const auto disabled =
+      integer_variable(process_environment(), "DDP_DISABLE_COMM_MEM", 0, 1);
   return disabled.value_or(0) == 0 && can_allocate(backend, numel, options);
 }
 
