@@ -34,12 +34,9 @@ class LowRank {
   /// Each of `matrices` is [count, rows, columns] and is worked on in place.
   LowRank(std::vector<at::Tensor> matrices, int64_t rank, double epsilon);
 
-  /// How many elements all Qs, or Ps, have.
+  /// How many elements all Qs have.
   int64_t q_elements() const {
     return q_elements_;
-  }
-  int64_t p_elements() const {
-    return p_elements_;
   }
 
   /// Lets all Qs be in `memory`, [q_elements()].

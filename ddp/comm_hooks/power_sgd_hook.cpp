@@ -1,7 +1,6 @@
 #include <ddp/comm_hooks/power_sgd_hook.h>
 
 #include <ddp/comm_hooks/low_rank.h>
-#include <ddp/comm_hooks/numpy_random.h>
 #include <ddp/comm_hooks/rounds.h>
 #include <ddp/comm_hooks/step_count.h>
 #include <ddp/internal/check.h>
@@ -9,10 +8,12 @@
 #include <ddp/support/containers.h>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/utils/tensor_flatten.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 namespace ddp {
 namespace {
@@ -96,6 +97,22 @@ at::Tensor square_of(const at::Tensor& buffer) {
   return square;
 }
 
+/// The next `randint(bound)` of numpy's `RandomState(seed)`, where `generator`
+/// was seeded with `seed`: 32 bits at a time, masked, until they are less than
+/// `bound`, from 1 on. Source: numpy/random/src/distributions/distributions.c.
+uint32_t numpy_randint(std::mt19937& generator, uint32_t bound) {
+  uint32_t mask = bound - 1;
+  for (int shift = 1; shift < 32; shift *= 2) {
+    mask |= mask >> shift;
+  }
+  while (true) {
+    const auto value = static_cast<uint32_t>(generator()) & mask;
+    if (value < bound) {
+      return value;
+    }
+  }
+}
+
 IValue to_list(const Memories& memories, at::Tensor Memory::*member) {
   auto list = detail::new_list();
   for (const auto& memory : memories) {
@@ -140,18 +157,126 @@ struct DDP_LOCAL PowerSGDHook::Impl {
       : options(its_options),
         generator(static_cast<uint32_t>(its_options.random_seed())) {}
 
-  Memory& memory_of(const GradBucket& bucket);
-  at::Tensor compress(const GradBucket& bucket, const ProcessGroup& group);
+  Memory& memory_of(const GradBucket& bucket) {
+    memories.resize(std::max(memories.size(), bucket.index + 1));
+    auto& memory = memories[bucket.index];
+    if (!memory.parameters.empty() &&
+        !are_same(memory.parameters, bucket.parameters)) {
+      memory = {};
+    }
+    memory.parameters = bucket.parameters;
+    return memory;
+  }
+
+  /// Divides the gradients into matrices to be compressed, those of one shape
+  /// together, and `others`.
   Shapes sort(
       const GradBucket& bucket,
       const at::Tensor& buffer,
-      std::vector<at::Tensor>& others);
-  Shapes as_one(const at::Tensor& buffer, const at::Tensor& square);
+      std::vector<at::Tensor>& others) {
+    Shapes shapes;
+    int64_t offset = 0;
+    for (const auto& gradient : bucket.gradients) {
+      const auto numel = gradient.numel();
+      const auto flat = buffer.narrow(0, offset, numel);
+      offset += numel;
+      elements += numel;
+      const auto rows =
+          gradient.dim() > 0 ? std::max(gradient.size(0), int64_t{1}) : 1;
+      const auto columns = numel / rows;
+      const auto rank =
+          std::min({rows, columns, options.matrix_approximation_rank()});
+      const auto compressed = (rows + columns) * rank;
+      if (static_cast<double>(compressed) * options.min_compression_rate() >=
+          static_cast<double>(numel)) {
+        others.push_back(flat);
+        sent += numel;
+        continue;
+      }
+      sent += compressed;
+      const auto matrix = flat.view({1, rows, columns});
+      const auto same = std::find_if(
+          shapes.begin(), shapes.end(), [&](const auto& others_of_shape) {
+            return others_of_shape.front().sizes() == matrix.sizes();
+          });
+      same == shapes.end() ? shapes.push_back({matrix})
+                           : same->push_back(matrix);
+    }
+    if (offset == 0) {
+      others.push_back(buffer); // the ranks meet all the same
+    }
+    return shapes;
+  }
+
+  Shapes as_one(const at::Tensor& buffer, const at::Tensor& square) {
+    const auto side =
+        std::lround(std::sqrt(static_cast<double>(square.numel())));
+    elements += buffer.numel();
+    sent += 2 * side * std::min(side, options.matrix_approximation_rank());
+    return {{square.view({1, side, side})}};
+  }
+
+  /// Averages all over ranks, the matrices approximately.
   void average(
       const std::vector<at::Tensor>& matrices,
       const std::vector<at::Tensor>& others,
       Memory& memory,
-      const ProcessGroup& group);
+      const ProcessGroup& group) {
+    detail::LowRank low_rank(
+        matrices,
+        options.matrix_approximation_rank(),
+        options.orthogonalization_epsilon());
+    const auto& example = matrices.empty() ? others.front() : matrices.front();
+    const bool known = fit(memory.factors, low_rank.q_elements(), example);
+    low_rank.use(memory.factors);
+    // Drawn also where nothing is compressed, as in Python.
+    if (options.warm_start() && known) {
+      low_rank.reuse();
+    } else {
+      low_rank.randomize(numpy_randint(generator, 1'000'000'000));
+    }
+    const auto flat = others.empty() ? at::Tensor() : at::cat(others);
+    auto work = flat.defined() ? group.all_reduce_async(flat) : Work();
+    low_rank.project();
+    work.wait();
+    low_rank.reduce(group);
+    if (flat.defined()) {
+      flat.div_(group.size());
+      at::_foreach_copy_(
+          others, torch::utils::unflatten_dense_tensors(flat, others));
+    }
+  }
+
+  at::Tensor compress(const GradBucket& bucket, const ProcessGroup& group) {
+    auto& memory = memory_of(bucket);
+    const bool whole = options.whole_bucket();
+    auto input = whole ? square_of(bucket.buffer) : bucket.buffer;
+    at::Tensor exact;
+    if (options.use_error_feedback()) {
+      if (fit(memory.error, input.numel(), input)) {
+        input.add_(memory.error);
+      }
+      exact = input.clone();
+    }
+    std::vector<at::Tensor> others;
+    const auto shapes =
+        whole ? as_one(bucket.buffer, input) : sort(bucket, input, others);
+    const auto matrices =
+        detail::join(shapes, options.batch_tensors_with_same_shape());
+    average(matrices, others, memory, group);
+    detail::split(matrices, shapes);
+    // One NaN must not stay for ever.
+    memory.factors.nan_to_num_(0, 0, 0);
+    if (exact.defined()) {
+      // In place: each step may run on another of a GPU's streams.
+      at::sub_out(memory.error, exact, input).nan_to_num_(0, 0, 0);
+    }
+    if (whole) {
+      at::Tensor(bucket.buffer)
+          .copy_(input.narrow(0, 0, bucket.buffer.numel()));
+    }
+    return bucket.buffer;
+  }
 
   PowerSGDOptions options;
   std::mt19937 generator;
@@ -161,131 +286,6 @@ struct DDP_LOCAL PowerSGDHook::Impl {
   int64_t sent = 0;
   detail::Rounds rounds; // last: its thread uses the others
 };
-
-Memory& PowerSGDHook::Impl::memory_of(const GradBucket& bucket) {
-  memories.resize(std::max(memories.size(), bucket.index + 1));
-  auto& memory = memories[bucket.index];
-  if (!memory.parameters.empty() &&
-      !are_same(memory.parameters, bucket.parameters)) {
-    memory = {};
-  }
-  memory.parameters = bucket.parameters;
-  return memory;
-}
-
-/// Divides the gradients into matrices to be compressed, those of one shape
-/// together, and `others`.
-Shapes PowerSGDHook::Impl::sort(
-    const GradBucket& bucket,
-    const at::Tensor& buffer,
-    std::vector<at::Tensor>& others) {
-  Shapes shapes;
-  int64_t offset = 0;
-  for (const auto& gradient : bucket.gradients) {
-    const auto numel = gradient.numel();
-    const auto flat = buffer.narrow(0, offset, numel);
-    offset += numel;
-    elements += numel;
-    const auto rows =
-        gradient.dim() > 0 ? std::max(gradient.size(0), int64_t{1}) : 1;
-    const auto columns = numel / rows;
-    const auto rank =
-        std::min({rows, columns, options.matrix_approximation_rank()});
-    const auto compressed = (rows + columns) * rank;
-    if (static_cast<double>(compressed) * options.min_compression_rate() >=
-        static_cast<double>(numel)) {
-      others.push_back(flat);
-      sent += numel;
-      continue;
-    }
-    sent += compressed;
-    const auto matrix = flat.view({1, rows, columns});
-    const auto same = std::find_if(
-        shapes.begin(), shapes.end(), [&](const auto& others_of_shape) {
-          return others_of_shape.front().sizes() == matrix.sizes();
-        });
-    same == shapes.end() ? shapes.push_back({matrix}) : same->push_back(matrix);
-  }
-  if (offset == 0) {
-    others.push_back(buffer); // the ranks meet all the same
-  }
-  return shapes;
-}
-
-Shapes PowerSGDHook::Impl::as_one(
-    const at::Tensor& buffer,
-    const at::Tensor& square) {
-  const auto side = std::lround(std::sqrt(static_cast<double>(square.numel())));
-  elements += buffer.numel();
-  sent += 2 * side * std::min(side, options.matrix_approximation_rank());
-  return {{square.view({1, side, side})}};
-}
-
-/// Averages all over ranks, the matrices approximately.
-void PowerSGDHook::Impl::average(
-    const std::vector<at::Tensor>& matrices,
-    const std::vector<at::Tensor>& others,
-    Memory& memory,
-    const ProcessGroup& group) {
-  detail::LowRank low_rank(
-      matrices,
-      options.matrix_approximation_rank(),
-      options.orthogonalization_epsilon());
-  const auto& example = matrices.empty() ? others.front() : matrices.front();
-  const bool known = fit(memory.factors, low_rank.q_elements(), example);
-  low_rank.use(memory.factors);
-  // Drawn also where nothing is compressed, as in Python.
-  if (options.warm_start() && known) {
-    low_rank.reuse();
-  } else {
-    low_rank.randomize(detail::numpy_randint(generator, 1'000'000'000));
-  }
-  const auto flat = others.empty() ? at::Tensor() : at::cat(others);
-  auto work = flat.defined() ? group.all_reduce_async(flat) : Work();
-  low_rank.project();
-  work.wait();
-  low_rank.reduce(group);
-  if (flat.defined()) {
-    flat.div_(group.size());
-    int64_t offset = 0;
-    for (const auto& other : others) {
-      at::Tensor(other).copy_(flat.narrow(0, offset, other.numel()));
-      offset += other.numel();
-    }
-  }
-}
-
-at::Tensor PowerSGDHook::Impl::compress(
-    const GradBucket& bucket,
-    const ProcessGroup& group) {
-  auto& memory = memory_of(bucket);
-  const bool whole = options.whole_bucket();
-  auto input = whole ? square_of(bucket.buffer) : bucket.buffer;
-  at::Tensor exact;
-  if (options.use_error_feedback()) {
-    if (fit(memory.error, input.numel(), input)) {
-      input.add_(memory.error);
-    }
-    exact = input.clone();
-  }
-  std::vector<at::Tensor> others;
-  const auto shapes =
-      whole ? as_one(bucket.buffer, input) : sort(bucket, input, others);
-  const auto matrices =
-      detail::join(shapes, options.batch_tensors_with_same_shape());
-  average(matrices, others, memory, group);
-  detail::split(matrices, shapes);
-  // One NaN must not stay for ever.
-  memory.factors.nan_to_num_(0, 0, 0);
-  if (exact.defined()) {
-    // In place: each step may run on another of a GPU's streams.
-    at::sub_out(memory.error, exact, input).nan_to_num_(0, 0, 0);
-  }
-  if (whole) {
-    at::Tensor(bucket.buffer).copy_(input.narrow(0, 0, bucket.buffer.numel()));
-  }
-  return bucket.buffer;
-}
 
 PowerSGDHook::PowerSGDHook(const PowerSGDOptions& options) {
   check(options);

@@ -70,4 +70,10 @@ std::shared_ptr<CompressHook> bf16_compress_hook(
   return std::make_shared<CompressHook>(at::kBFloat16, std::move(inner));
 }
 
+c10::intrusive_ptr<c10::ivalue::Future> NoopHook::run(
+    const GradBucket& bucket,
+    const ProcessGroup& /*group*/) {
+  return detail::completed_future(bucket.buffer);
+}
+
 } // namespace ddp
