@@ -2,10 +2,11 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/module_state.h>
-#include <ddp/wrapper/input_device.h>
 
 #include <c10/util/Type.h>
 #include <torch/nn/module.h>
+
+#include <algorithm>
 
 namespace ddp::detail {
 
@@ -25,6 +26,20 @@ void throw_not_copyable(const std::type_info& type, c10::Device device) {
       "forward, or turn ReducerOptions().move_inputs off",
       c10::demangle(type.name()),
       device);
+}
+
+bool takes_inputs_on(const torch::nn::Module& module, c10::Device device) {
+  const auto parameters = unique_parameters(module).tensors;
+  const auto buffers = unique_buffers(module).tensors;
+  const auto is_here = [device](const at::Tensor& tensor) {
+    return tensor.device() == device;
+  };
+  const auto is_with_first = [&](const at::Tensor& tensor) {
+    return tensor.device() == parameters[0].device();
+  };
+  return parameters.empty() || is_here(parameters[0]) ||
+      !std::all_of(parameters.begin(), parameters.end(), is_with_first) ||
+      std::any_of(buffers.begin(), buffers.end(), is_here);
 }
 
 void check_devices(

@@ -2,8 +2,8 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
+#include <ddp/internal/module_inputs.h>
 #include <ddp/support/error_text.h>
-#include <ddp/wrapper/input_device.h>
 #include <ddp/wrapper/row_exchange.h>
 
 #include <ATen/core/grad_mode.h>

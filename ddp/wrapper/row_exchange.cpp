@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <nlohmann/json.hpp>
 
 #include <numeric>
 #include <sstream>
@@ -53,25 +54,17 @@ struct Form {
 };
 
 std::string text_of_form(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << static_cast<int>(tensor.scalar_type());
-  for (const auto size : tensor.sizes()) {
-    text << " " << size;
-  }
-  return text.str();
+  const auto dtype = static_cast<int>(tensor.scalar_type());
+  return nlohmann::json(std::pair(dtype, tensor.sizes().vec())).dump();
 }
 
 Form form_from_text(const std::string& text) {
-  std::istringstream stream(text);
-  Form form;
-  int dtype = 0;
-  if (stream >> dtype) {
-    form.dtype = static_cast<at::ScalarType>(dtype);
+  if (text.empty()) {
+    return {};
   }
-  for (int64_t size = 0; stream >> size;) {
-    form.sizes.push_back(size);
-  }
-  return form;
+  const auto [dtype, sizes] =
+      nlohmann::json::parse(text).get<std::pair<int, std::vector<int64_t>>>();
+  return {static_cast<at::ScalarType>(dtype), sizes};
 }
 
 /// "Float [*, 64]": what has to be alike to be joined.

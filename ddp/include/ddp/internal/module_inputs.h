@@ -151,6 +151,10 @@ class StrayTensors {
   std::vector<StrayTensor> found_;
 };
 
+/// Whether tensors on `device` may be arguments of a forward: not if all
+/// parameters of `module` are on another one and no buffer is on `device`.
+bool takes_inputs_on(const torch::nn::Module& module, c10::Device device);
+
 /// Throws `c10::ValueError` if all parameters of `module` are on one device and
 /// a stray tensor is neither there nor on any buffer's device.
 DDP_API void check_devices(
