@@ -14,6 +14,7 @@
 #include <ddp/spawn/spawned_workers.h>
 #include <ddp/support/dns_timeout_guard.h>
 
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <fcntl.h>
@@ -176,13 +177,6 @@ int run(
   return signal;
 }
 
-/// Ends with the scope.
-struct Mark {
-  ~Mark() {
-    under_way = false;
-  }
-};
-
 } // namespace
 
 void spawn(
@@ -202,7 +196,7 @@ void spawn(
       "spawn was called while a call of it is under way, by a worker function "
       "or on another thread: workers start no workers of their own; choose a "
       "larger number of processes instead");
-  const Mark mark;
+  const auto ended = c10::make_scope_exit([] { under_way = false; });
   const auto call = ++calls;
   const auto assigned = assignment();
   if (assigned && call < assigned->call) {

@@ -4,6 +4,7 @@
 #include <ddp/module_state.h>
 #include <ddp/reducer.h>
 
+#include <c10/util/ScopeExit.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
@@ -43,7 +44,8 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   /// Exceptions of the module pass through.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
-    const detail::ForwardScope scope(forward_state_);
+    forward_state_.begin();
+    const auto end = c10::make_scope_exit([this] { forward_state_.end(); });
     return forward_inputs(detail::ModuleInput<Arguments&&>(
         std::forward<Arguments>(arguments), forward_state_.input_device())...);
   }

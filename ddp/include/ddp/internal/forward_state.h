@@ -78,22 +78,6 @@ class DDP_API ForwardState {
   std::optional<c10::Device> input_device_;
 };
 
-/// Calls `begin` and, however the scope is left, `end`.
-class ForwardScope {
- public:
-  explicit ForwardScope(ForwardState& state) : state_(state) {
-    state_.begin();
-  }
-  ForwardScope(const ForwardScope&) = delete;
-  ForwardScope& operator=(const ForwardScope&) = delete;
-  ~ForwardScope() {
-    state_.end();
-  }
-
- private:
-  ForwardState& state_;
-};
-
 /// The module type behind `Net`, which may be a module or a module holder.
 template <typename Net, bool is_holder>
 struct ContainedModule {

@@ -173,22 +173,12 @@ struct Traversal<std::pair<First, Second>> : TupleTraversal<First, Second> {};
 template <typename... Elements>
 struct Traversal<std::tuple<Elements...>> : TupleTraversal<Elements...> {};
 
-template <typename Value>
-struct MapTraversal {
-  static constexpr bool kHasTensors = Traversal<Value>::kHasTensors;
-
-  template <typename Self, typename Visitor>
-  static void visit(Self& map, Visitor& visitor) {
-    for (auto& item : map) {
-      traverse(item.second, visitor);
-    }
-  }
-};
 template <typename Key, typename Value, typename... Rest>
-struct Traversal<std::map<Key, Value, Rest...>> : MapTraversal<Value> {};
+struct Traversal<std::map<Key, Value, Rest...>>
+    : RangeTraversal<std::pair<const Key, Value>> {};
 template <typename Key, typename Value, typename... Rest>
 struct Traversal<std::unordered_map<Key, Value, Rest...>>
-    : MapTraversal<Value> {};
+    : RangeTraversal<std::pair<const Key, Value>> {};
 
 template <typename Key, typename Value>
 struct Traversal<torch::OrderedDict<Key, Value>> {
