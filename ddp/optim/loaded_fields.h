@@ -4,7 +4,6 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
-#include <deque>
 #include <optional>
 #include <tuple>
 
@@ -40,9 +39,7 @@ class LoadedFields {
     }
   }
   void step(const char* name, int64_t& value) {
-    const auto found = find(name);
-    check(found.has_value(), name, "is missing");
-    value = static_cast<int64_t>(number(name, *found));
+    (*this)(name, value);
   }
   void fixed(const char* name, bool value) const {
     const auto found = find(name);
@@ -135,21 +132,8 @@ class LoadedFields {
       load(name, saved, value.emplace());
     }
   }
-  void load(
-      const char* name,
-      const c10::IValue& saved,
-      std::deque<at::Tensor>& value) const {
-    load_list(name, saved, value);
-  }
-  void load(
-      const char* name,
-      const c10::IValue& saved,
-      std::vector<at::Tensor>& value) const {
-    load_list(name, saved, value);
-  }
   template <typename Tensors>
-  void load_list(const char* name, const c10::IValue& saved, Tensors& value)
-      const {
+  void load(const char* name, const c10::IValue& saved, Tensors& value) const {
     check(saved.isList(), name, "is no list");
     value.clear();
     for (const c10::IValue& element : saved.toListRef()) {
