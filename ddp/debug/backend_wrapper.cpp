@@ -25,7 +25,13 @@ class BackendWrapper final : public backends::ForwardingBackend {
   BackendWrapper(
       c10::intrusive_ptr<c10d::Backend> inner,
       flight_recorder::Caller caller,
-      std::unique_ptr<CollectiveFingerprint> fingerprint);
+      std::unique_ptr<CollectiveFingerprint> fingerprint)
+      : ForwardingBackend(inner->getRank(), inner->getSize()),
+        inner_(std::move(inner)),
+        caller_(std::move(caller)),
+        fingerprint_(std::move(fingerprint)) {
+    bound_device_id_ = inner_->getBoundDeviceId();
+  }
 
   const c10d::Backend& inner() const {
     return *inner_;
@@ -98,11 +104,57 @@ class BackendWrapper final : public backends::ForwardingBackend {
   }
 
  private:
-  WorkPtr forward(const Call& call, Launch launch) override;
-  WorkPtr forward_message(const Call& call, Launch launch) override;
+  using State = flight_recorder::State;
+
   /// Runs a call that has its number in the record.
-  WorkPtr recorded(uint64_t number, Launch launch);
-  void follow(uint64_t number, c10d::Work& work) const;
+  WorkPtr recorded(uint64_t number, Launch launch) {
+    try {
+      auto work = launch(*inner_);
+      if (work) { // else it belongs to a coalesced one
+        follow(number, *work);
+      }
+      return work;
+    } catch (...) {
+      flight_recorder::is_now(number, State::kFailed);
+      throw;
+    }
+  }
+
+  WorkPtr forward(const Call& call, Launch launch) override {
+    const auto sequence = ++sequence_;
+    const auto number = flight_recorder::began(caller_, sequence, call);
+    return recorded(number, [&](c10d::Backend& inner) {
+      if (fingerprint_) {
+        flight_recorder::is_now(number, State::kChecking);
+        fingerprint_->check(sequence, call, number);
+        flight_recorder::is_now(number, State::kStarted);
+      }
+      return launch(inner);
+    });
+  }
+
+  WorkPtr forward_message(const Call& call, Launch launch) override {
+    return recorded(flight_recorder::began(caller_, 0, call), launch);
+  }
+
+  /// NCCL's futures are complete once the GPU has been told; it has others that
+  /// are so once the GPU has done it, with the result as a number, 0 for
+  /// success.
+  void follow(uint64_t number, c10d::Work& work) const {
+    const bool nccl = caller_.backend == "nccl";
+    try {
+      const auto future = nccl ? work.getFutureResult() : work.getFuture();
+      future->addCallback(
+          [number, nccl](c10::ivalue::Future& result) {
+            const bool failed =
+                result.hasError() || (nccl && result.constValue().toInt() != 0);
+            flight_recorder::is_now(
+                number, failed ? State::kFailed : State::kCompleted);
+          },
+          /*uses_future=*/false);
+    } catch (const std::exception&) { // gloo's messages have none
+    }
+  }
 
   const c10::intrusive_ptr<c10d::Backend> inner_;
   const flight_recorder::Caller caller_;
@@ -110,73 +162,6 @@ class BackendWrapper final : public backends::ForwardingBackend {
   /// Collectives so far.
   std::atomic<int64_t> sequence_{0};
 };
-
-using flight_recorder::State;
-
-BackendWrapper::BackendWrapper(
-    c10::intrusive_ptr<c10d::Backend> inner,
-    flight_recorder::Caller caller,
-    std::unique_ptr<CollectiveFingerprint> fingerprint)
-    : ForwardingBackend(inner->getRank(), inner->getSize()),
-      inner_(std::move(inner)),
-      caller_(std::move(caller)),
-      fingerprint_(std::move(fingerprint)) {
-  bound_device_id_ = inner_->getBoundDeviceId();
-}
-
-BackendWrapper::WorkPtr BackendWrapper::recorded(
-    uint64_t number,
-    Launch launch) {
-  try {
-    auto work = launch(*inner_);
-    if (work) { // else it belongs to a coalesced one
-      follow(number, *work);
-    }
-    return work;
-  } catch (...) {
-    flight_recorder::is_now(number, State::kFailed);
-    throw;
-  }
-}
-
-BackendWrapper::WorkPtr BackendWrapper::forward(
-    const Call& call,
-    Launch launch) {
-  const auto sequence = ++sequence_;
-  const auto number = flight_recorder::began(caller_, sequence, call);
-  return recorded(number, [&](c10d::Backend& inner) {
-    if (fingerprint_) {
-      flight_recorder::is_now(number, State::kChecking);
-      fingerprint_->check(sequence, call, number);
-      flight_recorder::is_now(number, State::kStarted);
-    }
-    return launch(inner);
-  });
-}
-
-BackendWrapper::WorkPtr BackendWrapper::forward_message(
-    const Call& call,
-    Launch launch) {
-  return recorded(flight_recorder::began(caller_, 0, call), launch);
-}
-
-/// NCCL's futures are complete once the GPU has been told; it has others that
-/// are so once the GPU has done it, with the result as a number, 0 for success.
-void BackendWrapper::follow(uint64_t number, c10d::Work& work) const {
-  const bool nccl = caller_.backend == "nccl";
-  try {
-    const auto future = nccl ? work.getFutureResult() : work.getFuture();
-    future->addCallback(
-        [number, nccl](c10::ivalue::Future& result) {
-          const bool failed =
-              result.hasError() || (nccl && result.constValue().toInt() != 0);
-          flight_recorder::is_now(
-              number, failed ? State::kFailed : State::kCompleted);
-        },
-        /*uses_future=*/false);
-  } catch (const std::exception&) { // gloo's messages have none
-  }
-}
 
 std::string name_of(const detail::ProcessGroupImpl& group) {
   return "ddp" + group.scope;

@@ -66,76 +66,70 @@ class MpiCommunicator final : public Communicator {
     return channel_->size;
   }
 
-  std::shared_ptr<Communicator> split(int color, int key) override;
-  std::string broadcast(const std::string& text) override;
+  std::shared_ptr<Communicator> split(int color, int key) override {
+    DDP_CHECK_VALUE(
+        color >= -1, "split takes a color from 0 on, or -1; got {}", color);
+    MPI_Comm part = MPI_COMM_NULL;
+    {
+      const auto guard = Engine::get().exclusive();
+      barrier(channel_->comm->get(), timeout_, "MPI_Comm_split");
+      check_mpi(
+          MPI_Comm_split(
+              channel_->comm->get(),
+              color == -1 ? MPI_UNDEFINED : color,
+              key,
+              &part),
+          "MPI_Comm_split");
+    }
+    return part == MPI_COMM_NULL ? nullptr
+                                 : std::make_shared<MpiCommunicator>(
+                                       std::make_unique<Comm>(part), timeout_);
+  }
+
+  std::string broadcast(const std::string& text) override {
+    const auto guard = Engine::get().exclusive();
+    std::string result = text;
+    auto length = static_cast<int64_t>(text.size());
+    const auto comm = channel_->comm->get();
+    barrier(comm, timeout_, "MPI_Bcast");
+    check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
+    DDP_CHECK_VALUE(
+        length <= std::numeric_limits<int>::max(),
+        "broadcast of a text of {} bytes over mpi; it can be 2 GiB",
+        length);
+    result.resize(static_cast<size_t>(length));
+    check_mpi(
+        MPI_Bcast(result.data(), static_cast<int>(length), MPI_CHAR, 0, comm),
+        "MPI_Bcast");
+    return result;
+  }
+
   c10::intrusive_ptr<c10d::Backend> create(
       const BackendOptions& options,
-      int64_t largest) override;
+      int64_t largest) override {
+    Task task;
+    task.name = "duplication of a communicator";
+    task.timeout = options.timeout;
+    auto handle = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+    task.steps.push_back([=, channel = channel_](Requests& requests) {
+      check_mpi(
+          MPI_Comm_idup(channel->comm->get(), handle.get(), requests.next()),
+          "MPI_Comm_idup");
+    });
+    const auto operation =
+        c10::make_intrusive<Operation>(channel_, std::move(task));
+    Engine::get().submit(operation);
+    operation->wait(kNoTimeout);
+    return c10::make_intrusive<Backend>(
+        std::make_shared<Channel>(std::make_unique<Comm>(*handle)),
+        options.timeout,
+        largest);
+  }
 
  private:
   const std::shared_ptr<Channel> channel_;
   const milliseconds timeout_;
 };
-
-std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  DDP_CHECK_VALUE(
-      color >= -1, "split takes a color from 0 on, or -1; got {}", color);
-  MPI_Comm part = MPI_COMM_NULL;
-  {
-    const auto guard = Engine::get().exclusive();
-    barrier(channel_->comm->get(), timeout_, "MPI_Comm_split");
-    check_mpi(
-        MPI_Comm_split(
-            channel_->comm->get(),
-            color == -1 ? MPI_UNDEFINED : color,
-            key,
-            &part),
-        "MPI_Comm_split");
-  }
-  return part == MPI_COMM_NULL ? nullptr
-                               : std::make_shared<MpiCommunicator>(
-                                     std::make_unique<Comm>(part), timeout_);
-}
-
-std::string MpiCommunicator::broadcast(const std::string& text) {
-  const auto guard = Engine::get().exclusive();
-  std::string result = text;
-  auto length = static_cast<int64_t>(text.size());
-  const auto comm = channel_->comm->get();
-  barrier(comm, timeout_, "MPI_Bcast");
-  check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
-  DDP_CHECK_VALUE(
-      length <= std::numeric_limits<int>::max(),
-      "broadcast of a text of {} bytes over mpi; it can be 2 GiB",
-      length);
-  result.resize(static_cast<size_t>(length));
-  check_mpi(
-      MPI_Bcast(result.data(), static_cast<int>(length), MPI_CHAR, 0, comm),
-      "MPI_Bcast");
-  return result;
-}
-
-c10::intrusive_ptr<c10d::Backend> MpiCommunicator::create(
-    const BackendOptions& options,
-    int64_t largest) {
-  Task task;
-  task.name = "duplication of a communicator";
-  task.timeout = options.timeout;
-  auto handle = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
-  task.steps.push_back([=, channel = channel_](Requests& requests) {
-    check_mpi(
-        MPI_Comm_idup(channel->comm->get(), handle.get(), requests.next()),
-        "MPI_Comm_idup");
-  });
-  const auto operation =
-      c10::make_intrusive<Operation>(channel_, std::move(task));
-  Engine::get().submit(operation);
-  operation->wait(kNoTimeout);
-  return c10::make_intrusive<Backend>(
-      std::make_shared<Channel>(std::make_unique<Comm>(*handle)),
-      options.timeout,
-      largest);
-}
 
 /// A duplicate of `comm`. Collective; throws as that does.
 std::unique_ptr<Comm> duplicate(MPI_Comm comm, milliseconds timeout) {
