@@ -143,8 +143,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '{}' can be read; move them away to begin "
-      "anew\n  {}",
+      "none of the checkpoints in '{}' can be read; move them away to start "
+      "again\n  {}",
       folder.path(),
       c10::Join("\n  ", found.skipped));
   return std::nullopt;

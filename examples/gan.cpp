@@ -81,7 +81,7 @@ void train(const Arguments& arguments) {
   run.add("step", step).add_random_state();
   ddp::CheckpointManager checkpoints(arguments.folder, run, group);
   if (checkpoints.load()) {
-    ddp::print(group, "goes on from step ", step);
+    ddp::print(group, "resumes from step ", step);
   }
 
   if (step >= arguments.steps) {

@@ -54,7 +54,7 @@ void train(const Arguments& arguments) {
       ddp::CheckpointManagerOptions().asynchronous(true));
   const auto found = checkpoints.load();
   if (found) {
-    ddp::print(group, "goes on from step ", found->step);
+    ddp::print(group, "resumes from step ", found->step);
   }
 
   ddp::StopSignal stop(group);

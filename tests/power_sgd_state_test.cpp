@@ -114,10 +114,11 @@ RANKS_TEST("each rank's errors are in the state, and only there") {
   Run without(group, early().use_error_feedback(false));
   REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
       "reducer_of_each_rank"));
-  REQUIRE_THROWS_WITH(run.hook->load_state_dict(3), Has("no PowerSGDHook's"));
+  REQUIRE_THROWS_WITH(
+      run.hook->load_state_dict(3), Has("not a PowerSGDHook's"));
   REQUIRE_THROWS_WITH(
       run.hook->load_rank_state_dict(run.hook->state_dict()),
-      Has("no PowerSGDHook's"));
+      Has("not a PowerSGDHook's"));
 }
 
 RANKS_TEST("what is known of a bucket is dropped with its parameters") {

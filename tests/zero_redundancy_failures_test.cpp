@@ -21,7 +21,7 @@ RANKS_TEST("a sharded optimizer is saved by its own type only") {
   torch::optim::Optimizer& base = optimizer;
   REQUIRE_THROWS_WITH(
       TrainingState().add("optimizer", base),
-      Has("'optimizer' shares its state out over ranks"));
+      Has("'optimizer' shards its state over ranks"));
 }
 
 TEST_CASE("where one rank has lost a parameter the others hear why") {

@@ -45,8 +45,8 @@ c10::IValue flattened(const c10::IValue& content) {
     }
     DDP_CHECK_VALUE(
         value.isTensor(),
-        "--flat takes tensors only, and '{}' is none; --entry names a part of "
-        "the file",
+        "--flat takes tensors only, and '{}' is not one; --entry names a part "
+        "of the file",
         name);
     tensors.insert(name, value.toTensor().detach()); // as Python's state_dict
   }

@@ -163,7 +163,7 @@ void PickleMachine::push_stack_global() {
   const auto* name = content_of<std::string>(names[1]);
   DDP_CHECK(
       module != nullptr && name != nullptr,
-      "a name of Python's is no text but {} and {}",
+      "a name of Python's is not a string but {} and {}",
       kind_of(names[0]),
       kind_of(names[1]));
   push(calls_.global(*module, *name));
