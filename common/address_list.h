@@ -11,8 +11,8 @@ namespace ddp::detail {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-/// The TCP addresses of a host, with that port. `flags` are getaddrinfo's, and
-/// so is `error`: where it is not 0, the list is empty.
+/// The TCP addresses of a host, with `port`. `flags` are those of getaddrinfo.
+/// `error` is its result; if it is not 0, the list is empty.
 inline AddressList look_up(
     const std::string& host,
     int64_t port,

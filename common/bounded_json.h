@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-/// JSON that someone else wrote; none if it is not JSON, or nests so deep that
-/// what recurses into it would overflow the stack.
+/// Parses JSON from an untrusted source. Returns nothing if the text is not
+/// JSON, or is nested so deep that recursion could overflow the stack.
 inline std::optional<nlohmann::json> parse_bounded_json(
     const std::string& text) {
   using nlohmann::json;

@@ -5,8 +5,8 @@
 namespace ddp {
 
 /// How many CPUs the control groups of this process (cgroup v2's cpu.max, v1's
-/// cpu.cfs_quota_us) let it keep busy; infinity where they set no bound. Files
-/// of the system are looked up under `root`.
+/// cpu.cfs_quota_us) let it keep busy; infinity if they set no limit. System
+/// files are read under `root`.
 double cpu_quota(const std::string& root = "/");
 
 } // namespace ddp

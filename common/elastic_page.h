@@ -4,34 +4,36 @@
 
 namespace ddp {
 
-/// Memory that ddprun shares with a rank behind its HeartbeatPage. By it ddprun
-/// asks a rank of `ddp::elastic` to leave its group when the nodes of the job
-/// change, and tells it its place among the next ones. Zero at first. Either
-/// side writes its own fields only.
+/// Memory that ddprun shares with a rank, after the HeartbeatPage. Through it
+/// ddprun asks a rank of `ddp::elastic` to leave its group when the nodes of
+/// the job change, and then gives the rank its place in the new group.
+/// Initially zero. Each side writes only its own fields.
 struct ElasticPage {
   static constexpr uint32_t kVersion = 1;
   static constexpr int kVariablesSize = 3072;
 
-  /// The rank: kVersion while it can be asked.
+  /// Rank: kVersion while ddprun may request a pause.
   std::atomic<uint32_t> elastic;
-  /// The rank: the last pause that it makes. It is in no group then.
+  /// Rank: the number of the last pause that it has begun. A paused rank is in
+  /// no group.
   std::atomic<uint32_t> paused;
-  /// ddprun: how many pauses it has asked for; a futex.
+  /// ddprun: the number of requested pauses; a futex.
   std::atomic<uint32_t> asked;
-  /// ddprun: the last pause that is over; a futex.
+  /// ddprun: the number of the last pause that has ended; a futex.
   std::atomic<uint32_t> over;
-  /// ddprun: for how many ms the rank may go on to its next step, before its
+  /// ddprun: how many ms the rank may continue to its next step before its
   /// waits for other ranks end.
   std::atomic<uint32_t> step_patience;
-  /// ddprun: for how many ms a rank whose peers are gone waits to be asked. 0:
-  /// it never is.
+  /// ddprun: how many ms a rank whose peers have ended waits for a request. 0:
+  /// no request will come.
   std::atomic<uint32_t> loss_patience;
-  /// ddprun, before `over`: "RANK=3" and so on, each with a newline at its end.
+  /// ddprun, written before `over`: "RANK=3" and so on, each followed by a
+  /// newline.
   char variables[kVariablesSize];
 };
 
-/// All that a rank's file has. A rank of a ddp that knows no ElasticPage takes
-/// the beginning, and is never elastic.
+/// The contents of a rank's shared file. A rank with an older ddp, without
+/// ElasticPage, uses only the beginning, and is never elastic.
 struct RankPage {
   HeartbeatPage heartbeat;
   ElasticPage elastic;

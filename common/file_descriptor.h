@@ -36,7 +36,7 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-/// The two ends of a pipe, neither of which outlives an exec.
+/// The two ends of a pipe, both closed by exec.
 struct Pipe {
   FileDescriptor read_end;
   FileDescriptor write_end;
@@ -45,17 +45,17 @@ struct Pipe {
 /// Opens a pipe with O_CLOEXEC on both ends. Throws std::system_error.
 Pipe make_pipe();
 
-/// A descriptor that becomes readable when the process ends; none on kernels
-/// before 5.3.
+/// Returns a descriptor that becomes readable when the process ends; empty on
+/// kernels before 5.3.
 FileDescriptor open_process(pid_t pid);
 
 /// Passes a system call's result through; throws std::system_error with `what`
-/// and errno where it is -1.
+/// and errno if it is -1.
 int check_call(int result, const char* what);
 
-/// Writes all of `text`, waiting where the descriptor takes no more, also if
-/// someone made it non-blocking; each time for as long as that (-1: for ever).
-/// Returns 0 or the errno that stopped it.
+/// Writes all of `text`. Waits whenever the descriptor accepts no more, even if
+/// it is non-blocking, each time for at most the timeout (-1: no limit).
+/// Returns 0 or the errno of the failure.
 int write_all(int fd, std::string_view text, int timeout_milliseconds = -1);
 
 } // namespace ddp

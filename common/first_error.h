@@ -5,11 +5,11 @@
 
 namespace ddp::detail {
 
-/// Why something shared is of no more use: the first of the errors that any
-/// thread has set.
+/// Why a shared object is no longer usable: the first error that any thread has
+/// set.
 class FirstError {
  public:
-  /// Returns whether `reason`, which is not empty, is the first.
+  /// Returns whether `reason`, which must not be empty, is the first error.
   bool set(const std::string& reason) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!reason_.empty()) {
@@ -19,7 +19,7 @@ class FirstError {
     return true;
   }
 
-  /// Empty while there is none.
+  /// Empty if there is no error yet.
   std::string reason() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return reason_;

@@ -8,7 +8,7 @@
 
 namespace ddp::detail {
 
-/// This machine's name, for messages.
+/// The name of this machine, for messages.
 inline std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   gethostname(name.data(), name.size() - 1);

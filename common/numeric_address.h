@@ -19,8 +19,9 @@ inline std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
-/// The address by which this host reaches a numeric one, and so is reached from
-/// there; empty if there is none. Asks the routing table, and sends nothing.
+/// The local address from which this host reaches the numeric address
+/// `address`, and at which that host can reach this one; empty if there is no
+/// route. Queries the routing table only, and sends nothing.
 inline std::string address_towards(const std::string& address) {
   constexpr int kAnyPort = 9;
   int error = 0;

@@ -8,8 +8,8 @@
 
 namespace ddp::detail {
 
-/// For poll() and epoll: the milliseconds until then, a day at most; -1 for no
-/// time.
+/// The timeout of poll() and epoll_wait(): the milliseconds until `time`, at
+/// most a day; -1 if there is no time.
 inline int milliseconds_until(
     const std::optional<std::chrono::steady_clock::time_point>& time) {
   if (!time) {
@@ -21,7 +21,8 @@ inline int milliseconds_until(
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, day));
 }
 
-/// Asks `done` every `interval`: whether it held before `end` had passed.
+/// Calls `done` every `interval`. Returns whether it returned true before
+/// `end`.
 template <typename Done>
 bool poll_until(
     std::chrono::steady_clock::time_point end,
@@ -35,7 +36,7 @@ bool poll_until(
   return true;
 }
 
-/// As above, for as long as `time`.
+/// As above, for at most `time`.
 template <typename Done>
 bool poll_for(
     std::chrono::milliseconds time,

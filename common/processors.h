@@ -4,9 +4,9 @@
 
 namespace ddp {
 
-/// How many CPUs this process may use, at least 1: those it may run on
-/// (sched_getaffinity), and no more than the quota of its control groups lets
-/// it keep busy. Files of the system are looked up under `root`.
+/// How many CPUs this process may use, at least 1: those that sched_getaffinity
+/// reports, limited by the quota of its control groups. System files are read
+/// under `root`.
 int available_cpus(const std::string& root = "/");
 
 /// How many GPUs a process started here would see: the entries nvidia0,

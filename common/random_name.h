@@ -7,7 +7,7 @@
 
 namespace ddp::detail {
 
-/// A name that hardly any other process draws.
+/// A random name that another process is very unlikely to draw.
 inline std::string random_name() {
   std::random_device device;
   std::ostringstream text;

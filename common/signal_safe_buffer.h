@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// Puts a text together in memory that someone else has, for signal handlers
-/// and for code that may not allocate. What does not fit is left away.
+/// Builds a text in memory that the caller owns, for signal handlers and for
+/// code that must not allocate. Text that does not fit is dropped.
 class SignalSafeBuffer {
  public:
   SignalSafeBuffer(char* memory, size_t size) : memory_(memory), size_(size) {}
@@ -46,7 +46,8 @@ class SignalSafeBuffer {
     return *this;
   }
 
-  /// As it has to stand in a string of JSON; what is not ASCII is a '?'.
+  /// Adds `text` escaped for a JSON string; bytes that are not ASCII become
+  /// '?'.
   SignalSafeBuffer& add_escaped(std::string_view text) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);

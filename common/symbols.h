@@ -4,10 +4,11 @@
 
 namespace ddp {
 
-/// Names the frames of a stack that a crashed program could not name itself: in
-/// a frame "#3 ?? (train+0x1234)" of the ELF file `program`, whose name that
-/// is, "??" becomes what its symbol table, which is not loaded at run time, has
-/// there. Other text stays as it is; so does all where the file is stripped.
+/// Names the frames of a stack that a crashed program could not name itself. In
+/// a frame "#3 ?? (train+0x1234)" of the ELF file `program`, the "??" becomes
+/// the symbol at that address in the file's symbol table, which is not loaded
+/// at run time. Other text does not change, nor does any if the file is
+/// stripped.
 std::string name_frames(const std::string& stack, const std::string& program);
 
 } // namespace ddp

@@ -7,14 +7,15 @@
 
 namespace ddp {
 
-/// The parts of a list such as "0,2,GPU-1". One that is empty at the end is
-/// none.
+/// The parts of a list such as "0,2,GPU-1". An empty part at the end is
+/// ignored.
 std::vector<std::string> split_list(const std::string& text);
 
-/// The numbers in a list as "0-2,8". Text that is none ends it.
+/// The numbers of a list such as "0-2,8", up to the first text that is not a
+/// number or a range.
 std::vector<int> parse_number_list(const std::string& text);
 
-/// "0-2,8" for {0, 1, 2, 8}, which are in order.
+/// "0-2,8" for {0, 1, 2, 8}, which must be sorted.
 std::string number_list(const std::vector<int>& numbers);
 
 /// "rank 3", "ranks 0-2,5".
@@ -31,24 +32,24 @@ inline bool starts_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
 }
 
-/// How many characters of UTF-8 a text has.
+/// The number of UTF-8 characters in `text`.
 size_t character_count(const std::string& text);
 
 /// "13 ms", "12.4 s", "3 min 20 s".
 std::string describe_time(std::chrono::nanoseconds time);
 
-/// An error's text without the rank that says it, so that those of several
-/// ranks can be compared: "c10::DistBackendError: lost" for
+/// An error's text without the rank that reports it, so that the texts of
+/// several ranks can be compared: "c10::DistBackendError: lost" for
 /// "c10::DistBackendError: rank 1 of 3 on host a: lost".
 std::string without_speaker(const std::string& text);
 
-/// The text with each mention of something replaced.
+/// `text` with each occurrence of `mention` replaced by `by`.
 std::string replaced(
     std::string text,
     const std::string& mention,
     const std::string& by);
 
-/// Up to the first newline, without it.
+/// The text before the first newline.
 std::string first_line(const std::string& text);
 
 } // namespace ddp

@@ -12,8 +12,9 @@ namespace ddp {
 /// right. All rows must have as many cells.
 class TextTable {
  public:
-  /// On a line of `line` columns the first column is as wide as it may be; a
-  /// longer cell is written whole, and shifts the rest of its row.
+  /// `line` is the width of a line in columns, which limits the width of the
+  /// first column. A longer cell is written in full, and shifts the rest of its
+  /// row.
   explicit TextTable(size_t left, size_t line = std::string::npos)
       : left_(left), line_(line) {}
 

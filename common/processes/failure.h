@@ -9,39 +9,40 @@
 
 namespace ddp {
 
-/// All that is known of how a rank of an attempt ended.
+/// What is known about the end of a rank of an attempt.
 struct RankEnd {
   int rank = 0;
   int local_rank = 0;
   pid_t pid = -1;
   RankState state;
-  /// When its launcher learnt of it, in nanoseconds since the epoch; of several
-  /// ranks in the order in which the kernel ended them.
+  /// When the launcher noticed the end, in nanoseconds since the epoch. The
+  /// times of several ranks are in the order in which the kernel ended them.
   int64_t time_ns = 0;
   std::optional<ErrorFile> error;
-  /// What it wrote to standard error last.
+  /// The last lines that the rank wrote to standard error.
   std::vector<std::string> last_lines;
-  /// From its heartbeat: completed reductions, and what it does or did last.
+  /// From its heartbeat: the number of completed reductions, and the current or
+  /// last activity.
   std::optional<int64_t> step;
   std::string activity;
-  /// Whether a collective of its failed because of another rank.
+  /// Whether one of its collectives failed because of another rank.
   bool failed_by_another = false;
 };
 
-/// The index of the rank whose failure was the first and not another's
-/// consequence; none if no rank failed. A rank that was being stopped counts if
-/// it had written an error before that.
+/// The index of the rank that failed first, where failures that are not another
+/// one's consequence come before the others; none if no rank failed. A rank
+/// that was being stopped counts if it had written an error before.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
-/// Whether it ended with code 0 before it was asked to end.
+/// Whether the rank exited with code 0 before ddprun stopped it.
 bool departed(const RankEnd& end);
 
-/// When it failed, in nanoseconds since the epoch: the error comes before the
-/// end, which unwinding and destructors delay.
+/// When the rank failed, in nanoseconds since the epoch. This is the time of
+/// its error if there is one, since unwinding and destructors delay the end.
 int64_t failure_time(const RankEnd& end);
 
-/// Whether another rank's failure was the reason of this one's, by what the
-/// rank says itself.
+/// Whether, by the rank's own error or output, another rank's failure was the
+/// reason.
 bool is_consequence(const RankEnd& end);
 
 /// "signal 9 (Killed)".
@@ -50,7 +51,8 @@ std::string describe_signal(int signal);
 /// "exited with code 3", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
 
-/// The shell's: the exit code, or 128 + the signal's number.
+/// The exit code as in a shell: that of the process, or 128 + the signal's
+/// number.
 int exit_code_of(int wait_status);
 
 } // namespace ddp

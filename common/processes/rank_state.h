@@ -4,8 +4,8 @@
 
 namespace ddp {
 
-/// The life of one rank's process as its launcher knows it. Changes by what it
-/// is told and does nothing itself:
+/// The state of one rank's process, as known to the launcher. Records events,
+/// and takes no action itself:
 ///
 ///     running --asked--> stopping --killed--> killed
 ///        \____________________\__________________\____ended---> ended
@@ -47,11 +47,11 @@ class RankState {
   std::chrono::nanoseconds lifetime() const {
     return lifetime_;
   }
-  /// Whether it ended, other than with code 0, before it was asked to.
+  /// Whether the rank ended before it was asked to, and not with code 0.
   bool failed() const {
     return !alive() && wait_status_ != 0 && last_phase_ == Phase::kRunning;
   }
-  /// The phase in which its end found it.
+  /// The phase in which the rank was when it ended.
   Phase last_phase() const {
     return last_phase_;
   }

@@ -11,46 +11,47 @@ namespace ddp {
 enum class StopReason {
   kNone, // they end by themselves
   kFailure, // a rank failed
-  kSignal, // their launcher was asked to end them
+  kSignal, // the launcher received a signal to end them
   kNotExecuted, // the program could not be executed
-  kInfrastructure, // what ddprun needs besides: the store, the agent
+  kInfrastructure, // the store or the agent failed
   kHang, // no progress
-  kOtherNode, // something of another node
+  kOtherNode, // the reason is on another node
 };
 
-/// Decides what becomes of the ranks of one attempt. It is told what happened
-/// and answers which signals all living ranks are to be sent, in that order.
-/// Knows neither processes nor a clock.
+/// Decides when the ranks of one attempt are stopped. Each event's function
+/// returns the signals to send to all living ranks, in order. Uses neither
+/// processes nor a clock.
 class Supervisor {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Signals = std::vector<int>;
 
-  /// How long after a failure that is some other rank's doing that one has to
-  /// end by itself, so that it is seen how.
+  /// After a failure that another rank caused, how long that rank may take to
+  /// end by itself, so that the reason of its end can be reported.
   static constexpr std::chrono::milliseconds kSettleTime{500};
-  /// How long ranks that are to say where they hang have for it.
+  /// How long hanging ranks may take to write their stacks.
   static constexpr std::chrono::milliseconds kStackTime{5000};
 
   Supervisor(int ranks, std::chrono::milliseconds grace, Time start);
 
-  /// A rank has ended. `is_consequence`: it says that another one's failure
-  /// was the reason.
+  /// A rank has ended. `is_consequence`: the rank reports another rank's
+  /// failure as the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
-  /// The launcher was sent a signal that ends the job: the first is passed on,
-  /// the second kills. Noted also if no rank lives any more.
+  /// The launcher received a signal that ends the job: the first one is
+  /// forwarded, the second one kills. It is recorded even if no rank lives any
+  /// more.
   Signals asked_to_end(int signal, Time now);
-  /// Another node's ranks are being stopped, and so are these.
+  /// Stops these ranks because another node's ranks are being stopped.
   Signals stop_with_others(Time now);
-  /// The ranks make no progress: they are made to say where they are.
+  /// The ranks make no progress: makes them write their stacks.
   Signals hang(Time now);
   /// The attempt cannot continue.
   Signals kill_all(StopReason reason);
   /// The time of deadline() has come.
   Signals deadline_passed(Time now);
 
-  /// When deadline_passed() wants to be called; none while there is nothing to
-  /// wait for but the ranks.
+  /// When to call deadline_passed(); none if there is nothing to wait for
+  /// except the ranks.
   std::optional<Time> deadline() const {
     return deadline_;
   }
@@ -62,15 +63,14 @@ class Supervisor {
   StopReason reason() const {
     return reason_;
   }
-  /// The first signal by which the launcher was asked to end the job; 0 for
-  /// none.
+  /// The first signal that asked the launcher to end the job; 0 for none.
   int signal() const {
     return signal_;
   }
   const std::vector<RankState>& ranks() const {
     return ranks_;
   }
-  /// In the order in which they ended.
+  /// The ranks that have ended, in that order.
   const std::vector<int>& ended() const {
     return ended_;
   }

@@ -5,10 +5,10 @@
 
 namespace ddp {
 
-/// Exit codes that ddprun chooses itself; a failed rank's code is passed on as
-/// it is, and 128 + s stands for signal s (the shell's conventions).
+/// Exit codes of ddprun itself. A failed rank's code is passed on unchanged,
+/// and 128 + s stands for signal s, as in the shell.
 constexpr int kExitUsage = 2;
-/// The job's surroundings failed, not the job: worth another try.
+/// The infrastructure failed, not the job: another try may succeed.
 constexpr int kExitInfrastructure = 75;
 /// No progress, or not started in time.
 constexpr int kExitTimeout = 124;
@@ -17,8 +17,8 @@ constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;
 constexpr int kExitSignalBase = 128;
 
-/// A reason not to start, or not to continue with, the job: one line for the
-/// user and the code that ddprun exits with.
+/// The reason why the job cannot start or continue: one line for the user, and
+/// the exit code of ddprun.
 class LaunchError : public std::runtime_error {
  public:
   LaunchError(int exit_code, const std::string& message)

@@ -9,15 +9,15 @@ struct LauncherNames {
   const char* rank;
   const char* world_size;
   const char* local_rank;
-  /// Set only in processes that the launcher really started, where `rank`
-  /// alone does not prove that.
+  /// A variable that is set only in processes that the launcher started, if
+  /// `rank` alone does not prove that.
   const char* proof = nullptr;
-  // Null if it does not say.
+  // Null if the launcher does not set the variable.
   const char* local_size = nullptr;
   const char* nodes = nullptr;
 };
 
-// Slurm and Cray systems set PMI_RANK as well, without MPICH's local ranks.
+// Slurm and Cray systems also set PMI_RANK, but not MPICH's local ranks.
 constexpr LauncherNames kMpiLaunchers[] = {
     {"Open MPI",
      "mpirun",

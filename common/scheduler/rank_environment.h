@@ -7,10 +7,10 @@
 
 namespace ddp {
 
-/// Set to 1 for a ddprun that another one starts on its host.
+/// Set to 1 for a ddprun that a remote launcher starts.
 constexpr const char* kRemoteLauncherVariable = "DDP_REMOTE_LAUNCHER";
 
-/// What all ranks of a job share.
+/// The environment that all ranks of a job share.
 struct JobEnvironment {
   int world_size = 1;
   int local_world_size = 1;
@@ -23,47 +23,49 @@ struct JobEnvironment {
   std::string host; // of this node
   int restarts = 0; // so far
   int max_restarts = 0;
-  /// Of a job of several nodes: its log's name and the plan's number.
+  /// In a job of several nodes: the log's name and the plan's number.
   std::string epoch;
-  /// Whether someone watches ddprun's output at a terminal.
+  /// Whether ddprun's output goes to a terminal.
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.
   int omp_threads = 0;
-  /// Each rank sees one GPU: the entry of its local rank here, or else that
-  /// number.
+  /// Each rank sees one GPU: the entry of its local rank in `own_devices`, or,
+  /// without such an entry, the GPU of that number.
   bool virtual_local_rank = false;
   std::vector<std::string> own_devices;
-  /// The user's own.
+  /// The user's variables.
   std::vector<std::pair<std::string, std::string>> extra;
 };
 
-/// What is a rank's own in one attempt.
+/// The environment of one rank in one attempt.
 struct RankEnvironment {
   int local_rank = 0;
   int master_port = 0;
-  /// Where it may leave its error; empty for nowhere.
+  /// The file for the rank's error; empty for none.
   std::string error_file;
-  /// Its heartbeat's descriptor; -1 for none.
+  /// The descriptor of its heartbeat; -1 for none.
   int heartbeat_fd = -1;
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// The variables that ddprun sets for a rank: those that torchrun sets, and
-/// DDP_HEARTBEAT_FD, for rank 0 DDP_TTY=1 at a terminal, and the user's.
+/// The variables that ddprun sets for a rank: those of torchrun,
+/// DDP_HEARTBEAT_FD, DDP_TTY=1 for rank 0 at a terminal, and the user's.
 Variables rank_variables(
     const JobEnvironment& job,
     const RankEnvironment& rank);
 
-/// The environment of a rank, as "NAME=value": ddprun's own, `inherited`
-/// (null-terminated), with `set`. What a scheduler said about its own job
-/// is replaced or dropped (`describes_scheduler_task`), and so is DDP_TOKEN.
+/// The environment of a rank, as "NAME=value": ddprun's environment,
+/// `inherited` (null-terminated), with the variables of `set`. A scheduler's
+/// variables about its own job (`describes_scheduler_task`) and DDP_TOKEN are
+/// replaced or dropped.
 std::vector<std::string> worker_environment(
     const Variables& set,
     const char* const* inherited);
 
-/// A fair share of `cpus` for each rank where several share them and the user
-/// has not set OMP_NUM_THREADS (`omp_setting`, null if unset); else 0.
+/// An equal share of `cpus` for each rank if several ranks share them and the
+/// user has not set OMP_NUM_THREADS (`omp_setting`, null if unset); otherwise
+/// 0.
 int omp_threads_per_rank(int ranks, int cpus, const char* omp_setting);
 
 } // namespace ddp

@@ -4,7 +4,8 @@
 
 namespace ddp {
 
-/// What started ddprun, where something did that starts several processes.
+/// The scheduler or launcher that started ddprun, if it starts several
+/// processes.
 struct SchedulerEnvironment {
   enum class Kind {
     kMpi, // mpirun, mpiexec and the like
@@ -16,38 +17,39 @@ struct SchedulerEnvironment {
 
   Kind kind = Kind::kMpi;
   std::string name; // for messages
-  /// Of this launch; in a script, 1; 0 where nothing tells.
+  /// The tasks of this launch; 1 in a script; 0 if unknown.
   int tasks = 1;
-  /// Of these, on this node; 0 where nothing tells.
+  /// The tasks of this launch on this node; 0 if unknown.
   int tasks_here = 1;
-  /// Of the launch; in a script, of the allocation; 0 where nothing tells.
+  /// The nodes of the launch, or, in a script, of the allocation; 0 if unknown.
   int nodes = 1;
-  /// Which of the tasks this one is.
+  /// The number of this task.
   int rank = 0;
 };
 
-/// Finds it in the environment; none for a process that a user started. MPI
-/// comes before Slurm, whose variables processes inherit from the step in which
-/// mpirun runs its daemons.
+/// Finds the scheduler in the environment; none if a user started the process.
+/// MPI comes before Slurm, whose variables the processes inherit from the step
+/// in which mpirun runs its daemons.
 std::optional<SchedulerEnvironment> detect_scheduler(
     const EnvironmentLookup& lookup);
 
-/// Whether it starts one task on each node.
+/// Whether `launcher` starts one task on each node.
 bool is_once_per_node(const SchedulerEnvironment& launcher);
 
-/// Throws LaunchError (exit code 2) where ddprun was started several times on
-/// one node, saying how to start `program` instead. Returns what the user
-/// should know, mostly nothing.
+/// Throws LaunchError (exit code 2) if ddprun was started several times on one
+/// node; the message says how to start `program` instead. Returns a note for
+/// the user, usually empty.
 std::string check_scheduler(
     const SchedulerEnvironment& launcher,
     const std::string& program);
 
-/// Whether a variable says which process of a scheduler's job this one is, and
-/// how it reaches that launch. Ranks must not inherit these: all would be the
-/// same process of the scheduler's job, and the second to call MPI_Init would
-/// fail. Without them, MPI_Init in a rank makes a world of this rank alone.
-/// What describes the allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or sets
-/// parameters (OMPI_MCA_btl, PMIX_MCA_gds) is not among them. They are:
+/// Whether a variable identifies this process within a scheduler's job, or says
+/// how to reach that launch. Ranks must not inherit these variables: all ranks
+/// would be the same process of the scheduler's job, and the second call of
+/// MPI_Init would fail. Without them, MPI_Init in a rank makes a world of this
+/// rank alone. Variables that describe the allocation (SLURM_JOB_ID,
+/// SLURM_JOB_NODELIST) or set parameters (OMPI_MCA_btl, PMIX_MCA_gds) are not
+/// among them. They are:
 ///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
 ///     mpirun sets of OMPI_MCA_orte_*, OMPI_COMMAND, OMPI_ARGV,
 ///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
