@@ -11,38 +11,41 @@
 
 namespace ddp {
 
-/// All that is decided before the first process is forked.
+/// The settings of a job, resolved before the first process is forked.
 struct Job {
   LaunchOptions options;
-  std::string program; // the file that is executed
+  std::string program; // the executable file
   std::string store_program;
   JobEnvironment environment;
-  /// Of each rank of this node; empty if none is bound.
+  /// The place of each rank of this node; empty if ranks are not bound.
   std::vector<RankPlace> places;
-  /// Where ranks leave their errors and logs, below it a folder for each
+  /// The folder of the ranks' errors and logs, with a subfolder for each
   /// attempt and local rank; empty if there is none.
   std::string folder;
-  /// The same where it is to be removed in the end; else empty.
+  /// `folder`, if it is removed at the end; otherwise empty.
   std::string private_folder;
-  /// What the user should know, a line each.
+  /// Notes for the user, one per line.
   std::vector<std::string> notes;
-  /// Why this node can start no rank, where others are to be told so.
+  /// Why this node cannot start ranks, to be reported to the other nodes.
   std::optional<LaunchError> start_error;
 };
 
-/// Decides it. Throws LaunchError where the job cannot be run. Leaves nothing
-/// behind but `folder`, which is made unless it is a dry run.
+/// Resolves the settings of a job. Throws LaunchError if the job cannot run.
+/// Leaves nothing behind except `folder`, which is created unless this is a dry
+/// run.
 Job make_job(LaunchOptions options);
 
-/// One of several nodes that this one keeps from starting: it only tells them.
+/// A job of several nodes that this node keeps from starting: it only reports
+/// `error` to the others.
 Job make_failed_job(LaunchOptions options, const LaunchError& error);
 
-/// What --dry-run prints.
+/// The output of --dry-run.
 std::string describe_job(const Job& job);
 
-/// Runs the job in an agent process, passes signals on to it, and ends with its
-/// exit code. If the agent is killed, ends every descendant: 128 + its signal.
-/// Takes the job's listener. Throws std::system_error where it cannot start.
+/// Runs the job in an agent process, forwards signals to it, and returns its
+/// exit code. If the agent is killed, ends every descendant and returns 128 +
+/// the signal. Takes the job's listener. Throws std::system_error if the agent
+/// cannot start.
 int run_launcher_process(Job& job);
 
 } // namespace ddp

@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-/// An address and port in numbers.
+/// An address and a port.
 struct SocketAddress {
   std::string host;
   int port = 0;
@@ -16,25 +16,25 @@ struct SocketAddress {
 /// "node0:29400", "[::1]:29400".
 std::string describe_endpoint(const std::string& host, int port);
 
-/// Where a socket is bound; port 0 where it is no TCP socket.
+/// The address of a bound socket; port 0 if it is not a TCP socket.
 SocketAddress local_address(int socket);
 
-/// Where this host reaches its own listening socket: at its address, at the
-/// loopback one where it listens on all.
+/// The address at which this host reaches its listening socket: that of the
+/// socket, or the loopback address if it listens at all addresses.
 SocketAddress own_address(int listener);
 
-/// A TCP socket that listens already, so that no one else can take its port
-/// between the moment it is chosen and the moment it is used.
+/// A TCP socket that already listens, so that no other process can take the
+/// port before it is used.
 struct Listener {
   FileDescriptor socket;
   int port = 0;
 };
 
 /// Binds and listens on host:port with O_CLOEXEC; port 0 takes a free one.
-/// Throws LaunchError naming the address.
+/// Throws LaunchError that names the address.
 Listener listen_on(const std::string& host, int port);
 
-/// The same at a numeric address; none if that cannot be, and errno says why.
+/// The same at a numeric address; returns none and sets errno on failure.
 std::optional<Listener> try_listen_on(const std::string& address, int port);
 
 /// The two ends of a connection.
@@ -43,9 +43,9 @@ struct Route {
   std::string remote;
 };
 
-/// Resolves the host and connects to each of its addresses in turn, for two
-/// seconds each: the first route that works. The connection is closed again.
-/// Where there is none, `why` is the reason, of the last address.
+/// Resolves the host and connects to each of its addresses in turn, for up to
+/// two seconds each. Returns the first route that works; the connection is
+/// closed again. If none works, `why` is the reason for the last address.
 std::optional<Route> find_route(
     const std::string& host,
     int port,

@@ -8,13 +8,13 @@
 
 namespace ddp {
 
-/// Which CPUs and memory each rank of a node is kept to; names and meanings as
-/// torchrun's --numa-binding, and even shares.
+/// To which CPUs and memory each rank of a node is bound. Names and meanings
+/// are those of torchrun's --numa-binding; kShare is an addition.
 enum class Binding {
-  kNone, // there are no places
+  kNone, // ranks are not bound
   kNode, // the NUMA node of the rank's GPU
   kSocket, // all NUMA nodes of that node's socket
-  kExclusive, // an own share of the cores of that node
+  kExclusive, // a separate share of the cores of that node
   kCoreComplex, // the cores of that node that share one last-level cache
   kShare, // an even share of all cores
 };
@@ -22,20 +22,21 @@ enum class Binding {
 /// Where a rank runs.
 struct RankPlace {
   cpu_set_t cpus{};
-  /// NUMA nodes that its memory comes from, first choice.
+  /// The preferred NUMA nodes for its memory.
   std::vector<int> memory_nodes;
 };
 
 /// The CPUs that this process may run on (sched_getaffinity).
 cpu_set_t allowed_cpus();
 
-/// A place for each of `ranks` ranks within the CPUs `allowed`, by what Linux
-/// tells under `root`. Rank r's GPU is entry r of `devices` (which is as
-/// CUDA_VISIBLE_DEVICES; unset: GPU r in the order of PCI addresses); where no
-/// GPU is visible, ranks spread evenly over the NUMA nodes. kShare and
-/// kExclusive part whole cores; kShare parts hardware threads where ranks
-/// outnumber cores, and ranks share one where they outnumber those too. Throws
-/// LaunchError (exit code 2) where it cannot.
+/// A place for each of `ranks` ranks within the CPUs `allowed`, from the
+/// topology that Linux reports under `root`. Rank r's GPU is entry r of
+/// `devices` (in the form of CUDA_VISIBLE_DEVICES; unset: GPU r in the order of
+/// PCI addresses). If no GPU is visible, ranks are spread evenly over the NUMA
+/// nodes. kShare and kExclusive divide whole cores. If there are more ranks
+/// than cores, kShare divides hardware threads; if there are more ranks than
+/// hardware threads, ranks share them. Throws LaunchError (exit code 2) if the
+/// binding is not possible.
 std::vector<RankPlace> rank_places(
     Binding binding,
     int ranks,
@@ -43,9 +44,9 @@ std::vector<RankPlace> rank_places(
     const cpu_set_t& allowed,
     const std::string& root = "/");
 
-/// Moves this process to its place. Returns 0 or the errno of what kept it from
-/// these CPUs; a kernel or container that refuses the memory is not an error.
-/// Async-signal-safe, for between fork and exec.
+/// Binds this process to its place. Returns 0, or the errno if it cannot run on
+/// these CPUs; it is not an error if the kernel or a container refuses the
+/// memory binding. Async-signal-safe, for use between fork and exec.
 int apply_place(const RankPlace& place);
 
 /// "CPUs 0-3,8-11, memory of node 0".

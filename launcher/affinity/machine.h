@@ -21,18 +21,18 @@ struct Gpu {
   int node = 0; // NUMA
 };
 
-/// What Linux tells about this computer.
+/// The CPUs and GPUs of this computer, as Linux reports them.
 struct Machine {
-  std::vector<Cpu> cpus; // in the order of their numbers, at least one
-  std::vector<Gpu> gpus; // in the order of their PCI addresses
+  std::vector<Cpu> cpus; // at least one, ordered by number
+  std::vector<Gpu> gpus; // ordered by PCI address
 };
 
 /// Reads /sys and /proc under `root`; keeps the CPUs in `allowed`. Throws
-/// LaunchError (exit code 2) where the CPUs' topology is not there.
+/// LaunchError (exit code 2) if the CPU topology cannot be read.
 Machine read_machine(const cpu_set_t& allowed, const std::string& root);
 
 /// The lowest CPU that shares this one's last-level cache. Throws LaunchError
-/// (exit code 2) where Linux does not tell.
+/// (exit code 2) if Linux does not report it.
 int last_level_cache(int cpu, const std::string& root);
 
 } // namespace ddp

@@ -21,20 +21,20 @@
 
 namespace ddp {
 
-/// The process that owns the ranks: starts them, again where a failure leaves
-/// restarts, carries their output, does what the Supervisor decides, and leaves
-/// no descendant behind. It ends with the launcher process: `lifeline` reads
-/// end-of-file when that dies.
+/// The process that owns the ranks: starts them, restarts them after a failure
+/// if restarts are left, forwards their output, does what the Supervisor
+/// decides, and leaves no descendant behind. It ends with the launcher process:
+/// `lifeline` reads end-of-file when the launcher process dies.
 class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
 
-  /// Runs the job to its end. Returns the exit code: 0 where every rank exited
-  /// with 0, else that of the rank that failed first, 128 + s after signal s,
-  /// or one of launch_error.h. Throws LaunchError, std::system_error where the
-  /// ranks cannot be started. Exits instead of returning if the launcher
-  /// process dies, or where a reader that does not read, and is not a terminal,
-  /// holds up the last output of a job that was stopped.
+  /// Runs the job to its end. Returns the exit code: 0 if every rank exited
+  /// with 0, otherwise that of the rank that failed first, 128 + s after signal
+  /// s, or one of launch_error.h. Throws LaunchError or std::system_error if
+  /// the ranks cannot be started. Exits instead of returning if the launcher
+  /// process dies, or if the reader of a stopped job's last output does not
+  /// read it and is not a terminal.
   int run();
 
  private:
@@ -42,9 +42,11 @@ class Agent {
   using Time = Clock::time_point;
 
   static constexpr std::chrono::seconds kTickTime{1};
-  /// How long a stopped job waits for a reader that does not read (a pager).
+  /// How long a stopped job waits for a reader that has stopped reading (a
+  /// pager).
   static constexpr std::chrono::seconds kLastOutputTime{5};
-  /// After which it is told who waits for a rank that has left.
+  /// After this time the agent reports which ranks wait for a rank that has
+  /// left.
   static constexpr std::chrono::seconds kLongWait{10};
 
   void start_attempt(Listener listener);
@@ -52,7 +54,7 @@ class Agent {
   void end_all_but_helpers() const;
   void await_output();
 
-  // What the nodes' log says, of which a job of one node has one of its own:
+  // Events of the nodes' log; a job of one node has a private log:
   Rendezvous::Command await_command();
   void take_commands();
   void run_planned(int index);
@@ -69,9 +71,9 @@ class Agent {
   int conclude(const Rendezvous::Command& exit);
   int tell_end(JobReport report);
   std::string name_of_node(const std::string& id) const;
-  std::string own_name(); // of this node
+  std::string own_name();
 
-  // With ranks that live on while nodes come and go (ddp::elastic):
+  // For ranks that stay alive while nodes join and leave (ddp::elastic):
   bool may_pause() const;
   bool begin_pause(Time now);
   void watch_pause(Time now);
@@ -112,7 +114,7 @@ class Agent {
   int failure_code(const JobReport& report) const;
 
   Job& job_;
-  rlimit descriptor_limit_; // the ranks'; the agent's own is higher
+  rlimit descriptor_limit_; // of the ranks; the agent's is higher
   FileDescriptor lifeline_;
   FileDescriptor signals_;
   FileDescriptor events_;
@@ -120,12 +122,12 @@ class Agent {
   Rendezvous rendezvous_;
   const Time started_ = Clock::now();
 
-  // Of the present attempt:
+  // Of the current attempt:
   int number_ = 0;
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   ProgressWatch progress_;
-  bool told_waits_ = false; // who waits for a rank that has left
+  bool told_waits_ = false; // which ranks wait for one that left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;
@@ -133,13 +135,13 @@ class Agent {
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // signals that end the job
-  std::string reason_; // to stop the last ranks; not said yet
-  bool told_ = false; // the others, of a failure of this attempt
+  std::string reason_; // why the last ranks stop; unreported
+  bool told_ = false; // this attempt's failure, to the others
   bool paused_ = false; // all ranks
-  std::optional<Time> next_pause_look_; // while they are asked to
+  std::optional<Time> next_pause_look_; // during a requested pause
   Time pause_deadline_;
 
-  bool output_done_ = false; // with what it was asked for last
+  bool output_done_ = false; // the last requested drain is done
   std::optional<Time> next_tick_;
   std::optional<Time> next_notice_;
   std::optional<Time> output_deadline_;

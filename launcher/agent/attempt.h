@@ -15,22 +15,23 @@
 
 namespace ddp {
 
-/// The processes of one start of a job: the ranks of this node, and the store
-/// at which they meet, which is this attempt's alone.
+/// The processes of one attempt of a job: the ranks of this node, and the store
+/// at which they meet, which serves only this attempt.
 class Attempt {
  public:
   struct Rank {
     int rank = 0;
     int local_rank = 0;
     pid_t pid = -1;
-    FileDescriptor process; // a pidfd, where the kernel has them
+    FileDescriptor process; // a pidfd, if the kernel has them
     HeartbeatReader heartbeat;
     std::string error_file;
   };
 
-  /// Starts all. If `listener` has a port only, the store is another node's.
-  /// `ranks_limit` is their RLIMIT_NOFILE. Call from the main thread. Throws
-  /// LaunchError, std::system_error; the caller ends what was started by then.
+  /// Starts all processes. If `listener` has only a port, another node serves
+  /// the store. `ranks_limit` is the ranks' RLIMIT_NOFILE. Call from the main
+  /// thread. Throws LaunchError or std::system_error; then the caller must end
+  /// the processes already started.
   Attempt(
       const Job& job,
       int number,
@@ -38,21 +39,22 @@ class Attempt {
       const rlimit& ranks_limit,
       OutputMultiplexer& output);
 
-  /// Whether all ranks can be asked to leave their group and live on.
+  /// Whether all ranks can be asked to leave their group and stay alive.
   bool can_pause() const;
-  /// Asks them to; see ElasticPage for the patience.
+  /// Asks all ranks to leave their group; see ElasticPage for `step_patience`.
   void ask_to_pause(std::chrono::milliseconds step_patience);
-  /// Whether all have done so.
+  /// Whether all ranks have left their group.
   bool is_paused() const;
-  /// Ends that: they continue, in the places that the job's environment gives
-  /// them now, with a store of their own. As the constructor.
+  /// Ends the pause: the ranks continue in the places that the job's
+  /// environment now gives them, with a new store. Parameters and exceptions as
+  /// for the constructor.
   void go_on(Listener listener);
 
   const int number;
   std::vector<Rank> ranks;
   pid_t store = -1;
-  /// Becomes readable with errno, an int, where a rank could not execute its
-  /// program, or with the end of file once all have.
+  /// Becomes readable with errno, an int, if a rank cannot execute its program,
+  /// or with end-of-file once all ranks execute theirs.
   FileDescriptor exec_errors;
 
  private:
@@ -64,7 +66,7 @@ class Attempt {
   const Job& job_;
   rlimit ranks_limit_;
   OutputMultiplexer& output_;
-  uint32_t pauses_ = 0; // asked for
+  uint32_t pauses_ = 0; // requested
 };
 
 } // namespace ddp

@@ -12,42 +12,43 @@
 
 namespace ddp {
 
-/// What a rank shows of itself.
+/// The state that a rank reports in its heartbeat.
 struct Heartbeat {
   bool joined = false;
   /// Whether a collective of its last group failed because of another rank.
   bool failed_by_another = false;
   uint64_t beats = 0;
   int64_t step = 0;
-  /// What it does or did last, without control characters; empty if that is
-  /// just being written.
+  /// Its current or last activity, without control characters; empty if the
+  /// rank is just writing it.
   std::string activity;
 };
 
-/// ddprun's end of a rank's HeartbeatPage, and of the ElasticPage behind it.
-/// The rank can write what it likes there; it cannot make the memory smaller.
+/// ddprun's view of a rank's HeartbeatPage, and of the ElasticPage after it.
+/// The rank can write anything there, but cannot shrink the memory.
 class HeartbeatReader {
  public:
-  /// Makes the memory. If the kernel or a container gives none, there is no
-  /// heartbeat: such a rank is never attached.
+  /// Creates the memory. If the kernel or a container refuses it, the rank
+  /// never attaches and has no heartbeat.
   static HeartbeatReader make();
 
-  /// The descriptor for the rank; -1 where there is none.
+  /// The descriptor for the rank to inherit; -1 if there is no memory.
   int fd() const {
     return memory_.get();
   }
-  /// None of a rank that does not use ddp, or has not said so yet.
+  /// None if the rank does not use ddp, or has not attached yet.
   std::optional<Heartbeat> read() const;
 
-  /// Whether the rank can be asked to leave its group, by `ask_to_pause`, and
-  /// may be from `allow_pauses` on.
+  /// Whether `ask_to_pause` can ask the rank to leave its group. The rank
+  /// expects that only after `allow_pauses`.
   bool can_pause() const;
   void allow_pauses(std::chrono::milliseconds loss_patience);
-  /// The `number`th pause, from 1 on; see ElasticPage for the patience.
+  /// Requests pause `number`, counted from 1; see ElasticPage for
+  /// `step_patience`.
   void ask_to_pause(uint32_t number, std::chrono::milliseconds step_patience);
   bool is_paused(uint32_t number) const;
-  /// Ends it: the rank forms its next group by these variables. Throws
-  /// LaunchError where they are too long.
+  /// Ends the pause: the rank forms its next group with these variables. Throws
+  /// LaunchError if they are too long.
   void end_pause(uint32_t number, const Variables& variables);
 
  private:

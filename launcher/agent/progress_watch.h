@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-/// Tells from the ranks' heartbeats which of them do not get on. Knows no
-/// clock: it is shown the time. A timeout of 0 is none.
+/// Determines from the ranks' heartbeats which ranks make no progress. Uses no
+/// clock: callers pass the time. A timeout of 0 means no timeout.
 class ProgressWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -20,18 +20,20 @@ class ProgressWatch {
     uint64_t beats = 0;
   };
 
-  /// Takes in the beat of each rank, none of one that has ended.
+  /// Records the beat of each rank; none for a rank that has ended.
   void see(const std::vector<std::optional<Beat>>& beats, Time now);
 
-  /// Whether no rank that has joined made progress for so long: collectives
-  /// make all wait for one, so while one moves none hangs for good.
+  /// Whether no rank that has joined has made progress for `timeout`. In
+  /// collectives all ranks wait for one, so the job does not hang while one
+  /// rank makes progress.
   bool hangs(Duration timeout, Time now) const;
 
-  /// The ranks, as indices, that have been in a call without a beat for so
-  /// long.
+  /// The indices of the ranks that have been in a call without a beat for
+  /// `time`.
   std::vector<size_t> waiting(Duration time, Time now) const;
 
-  /// The job was suspended from then until now: that time does not count.
+  /// The job was suspended from `suspended` until `now`; that time does not
+  /// count.
   void resume(Time suspended, Time now);
 
  private:

@@ -13,66 +13,66 @@
 
 namespace ddp {
 
-/// What the command names.
+/// The kind of program that the command names.
 enum class ProgramKind {
-  kDetect, // a file that ends in .py is a Python script, all others run as is
+  kDetect, // a .py file is a Python script; others run as they are
   kExecutable, // --no-python
   kModule, // --module: a Python module
-  kScript, // --run-path: a Python script, whatever its name
+  kScript, // --run-path: a Python script with any name
 };
 
-/// A host on which a ddprun is to be started.
+/// A host on which to start a ddprun.
 struct RemoteHost {
-  std::string name; // or its address
-  int ranks = 0; // 0 for what --nproc-per-node says
+  std::string name; // or an address
+  int ranks = 0; // 0 for the value of --nproc-per-node
 };
 
-/// What --hosts, --hostfile and --rsh ask for.
+/// The values of --hosts, --hostfile and --rsh.
 struct RemoteOptions {
-  /// Empty if each node's ddprun is started by someone else.
+  /// Empty if this ddprun does not start those of the nodes.
   std::vector<RemoteHost> hosts;
   std::string shell = "ssh";
-  /// All options as they were given, by their names: "env", "--env=A=1".
+  /// The name and the text of each given option: "env", "--env=A=1".
   std::vector<std::pair<std::string, std::string>> given;
 };
 
-/// What the command line, and the PET_ variables, ask for; names and meanings
+/// The options from the command line and the PET_ variables; names and meanings
 /// as in torchrun.
 struct LaunchOptions {
   /// Ranks on this node, at least 1.
   int nproc_per_node = 1;
   NodeOptions nodes;
-  /// Where it is to start the ddprun of each node itself.
+  /// For a ddprun that starts the ddprun of each node.
   RemoteOptions remote;
-  /// Whether another ddprun started this one so; see launcher_link.h.
+  /// Whether a remote launcher started this ddprun; see launcher_link.h.
   bool has_remote_launcher = false;
-  /// A job of this machine alone, whatever a scheduler says.
+  /// A job on this machine only, regardless of a scheduler.
   bool standalone = false;
   /// Where the ranks of a job of one node meet.
   std::string master_addr = "127.0.0.1";
-  /// 0 for a free one.
+  /// 0 for a free port.
   int master_port = 0;
-  /// --rdzv-id; empty for one that is drawn, which a job of one node may have.
+  /// --rdzv-id; empty to draw one, which is allowed in a job of one node.
   std::string run_id;
   std::string role = "default";
 
   int max_restarts = 0;
-  /// From asking a rank to stop to killing it.
+  /// The time between asking a rank to stop and killing it.
   std::chrono::milliseconds grace{30000};
-  /// Without progress for so long, ranks that use ddp are taken to hang; 0 for
-  /// never.
+  /// Ranks that use ddp are considered hung after this time without progress; 0
+  /// for never.
   std::chrono::milliseconds hang_timeout{0};
 
-  /// Each rank sees its own GPU alone, as number 0 (LOCAL_RANK is 0).
+  /// Each rank sees only its own GPU, as number 0 (LOCAL_RANK is 0).
   bool virtual_local_rank = false;
   Binding binding = Binding::kNone;
   /// Variables for the ranks.
   std::vector<std::pair<std::string, std::string>> env;
 
   OutputOptions output;
-  /// Where the report is written as JSON; empty for nowhere.
+  /// The file for the report as JSON; empty for none.
   std::string report;
-  /// Print what would be run, and run nothing.
+  /// Print the commands without running them.
   bool dry_run = false;
 
   ProgramKind kind = ProgramKind::kDetect;
@@ -80,21 +80,22 @@ struct LaunchOptions {
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;
-  /// What the user should know about the options, a line each.
+  /// Notes for the user about the options, one per line.
   std::vector<std::string> notes;
 };
 
-/// Reads the command line and, for options that it does not have, PET_<NAME> of
-/// the environment. Options end at the first argument that is none, or after
-/// `--`; that one names the program, and all that follows is the program's. Of
-/// an option given twice the last value counts. Throws LaunchError (exit code
-/// 2) on wrong usage.
+/// Reads the command line and, for options that are not on it, PET_<NAME> from
+/// the environment. Options end at the first argument that is not an option, or
+/// after `--`. That argument names the program; the rest are the program's
+/// arguments. If an option is given twice, the last value counts. Throws
+/// LaunchError (exit code 2) for wrong usage.
 LaunchOptions parse_options(
     int argc,
     const char* const* argv,
     const EnvironmentLookup& lookup);
 
-/// What ranks find in a variable of the user's: of --env, else of `lookup`.
+/// The value that ranks see for a variable of the user: that of --env,
+/// otherwise that of `lookup`.
 std::optional<std::string> rank_variable(
     const LaunchOptions& options,
     const EnvironmentLookup& lookup,

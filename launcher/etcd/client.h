@@ -12,29 +12,30 @@
 
 namespace ddp {
 
-/// Calls of etcd's v3 API, as JSON over HTTP (its gateway). For one thread.
+/// Calls of etcd's v3 API, as JSON over HTTP (its gateway). Not thread-safe.
 class EtcdClient {
  public:
   using Json = nlohmann::json;
 
-  /// A call tries again for --node-timeout where no member answers.
+  /// A call retries for --node-timeout if no member answers.
   explicit EtcdClient(const NodeOptions& nodes);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  /// The next calls ask this member first.
+  /// Lets the next calls ask this member first.
   void begin_with(const SocketAddress& member);
 
-  /// Asks that one what it is. Throws std::runtime_error where it does not
-  /// answer, LogRefused where it cannot be used.
+  /// Checks the current member. Throws std::runtime_error if it does not
+  /// answer, LogRefused if it cannot be used.
   void check_member();
 
-  /// The answer to a request. If a member does not answer, or has no quorum,
-  /// the next one is asked. Throws std::runtime_error.
+  /// Returns the answer to a request. If a member does not answer, or has no
+  /// quorum, asks the next one. Throws std::runtime_error.
   Json call(const std::string& path, const Json& request);
 
-  /// Gives each answer of a stream, until that ends, as when its member does.
+  /// Passes each answer of a stream to `take`, until the stream ends, for
+  /// example with its member.
   void stream(
       const std::string& path,
       const Json& request,
@@ -42,7 +43,7 @@ class EtcdClient {
 
  private:
   struct Answer {
-    bool is_complete = false; // else `text` says why
+    bool is_complete = false; // otherwise `text` is the reason
     long status = 0;
     std::string text;
   };
@@ -61,14 +62,14 @@ class EtcdClient {
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;
   const std::chrono::milliseconds patience_;
-  // For one member's answer: others shall be asked in time, too.
+  // For one member's answer, so that time is left to ask the others.
   const std::chrono::milliseconds call_time_;
-  size_t member_ = 0; // that is asked
+  size_t member_ = 0; // the current one
   std::string token_;
   void* handle_; // curl's
 };
 
-/// Keys and values are in this form.
+/// The encoding of keys and values.
 std::string to_base64(const std::string& bytes);
 std::string from_base64(const std::string& text);
 

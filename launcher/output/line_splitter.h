@@ -6,25 +6,25 @@
 
 namespace ddp {
 
-/// Cuts one stream of bytes into lines, as a person at a terminal would have
-/// read them: `\r` starts the line over, so of a progress bar only its last
-/// state before the newline remains. A line longer than kMaxPiece bytes comes
-/// in pieces, never cut inside a UTF-8 character. NULs are bytes like others.
+/// Splits a stream of bytes into lines, as they would appear on a terminal:
+/// `\r` starts the line over, so only the last state of a progress bar before
+/// the newline remains. A line longer than kMaxPiece bytes is emitted in
+/// pieces, which never split a UTF-8 character. NULs are ordinary bytes.
 class LineSplitter {
  public:
   static constexpr size_t kMaxPiece = 64 * 1024;
 
-  /// Takes a piece of a line, without its newline, and whether it ends the
+  /// Receives a piece of a line, without its newline, and whether it ends the
   /// line.
   using Emit = std::function<void(std::string_view text, bool ends_line)>;
 
-  /// Calls `emit` for each line that `bytes` completes; holds the rest.
+  /// Calls `emit` for each line that `bytes` completes; keeps the rest.
   void feed(std::string_view bytes, const Emit& emit);
 
-  /// The stream has ended: emits what is held as a line.
+  /// The stream has ended: emits the rest as a line.
   void finish(const Emit& emit);
 
-  /// What the current line shows so far; empty if nothing.
+  /// The current line so far; may be empty.
   const std::string& unfinished() const {
     return line_.empty() ? progress_ : line_;
   }

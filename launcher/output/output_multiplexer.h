@@ -16,27 +16,28 @@
 
 namespace ddp {
 
-/// The two ends of a pseudo-terminal: what a rank writes to the slave is read
-/// from the master, unchanged.
+/// The two ends of a pseudo-terminal: output that a rank writes to the slave is
+/// read unchanged from the master.
 struct PseudoTerminal {
   FileDescriptor master;
   FileDescriptor slave;
 };
 
-/// Opens a terminal for one stream of a rank, so that programs write each line
-/// at once. As wide as ddprun's own where it has one. Close the slave once the
-/// rank has it: the master then reads EIO when the rank is gone. Throws
-/// std::system_error.
+/// Opens a pseudo-terminal for one stream of a rank, so that programs write
+/// each line at once. It is as wide as ddprun's terminal, if there is one.
+/// Close the slave once the rank has it: then the master reads EIO when the
+/// rank has ended. Throws std::system_error.
 PseudoTerminal make_rank_pty();
 
-/// Carries the ranks' output to ddprun's own, line by line, and into log files.
-/// Runs in a thread of its own, so that a reader that does not read (a pager)
-/// holds up neither signals nor exits. Ranks whose output no one takes have to
-/// wait, as at any pipe; at a terminal for `patience` only, then their lines
-/// are dropped. All calls are for any thread, and none waits for a reader.
+/// Writes the ranks' output to ddprun's standard output and error, line by
+/// line, and to log files. Runs in a separate thread, so that a reader that
+/// stops reading (a pager) delays neither signals nor exits. Ranks wait if
+/// their output is not read, as with any pipe; at a terminal only for
+/// `patience`, after which their lines are dropped. All functions are
+/// thread-safe, and none waits for a reader.
 class OutputMultiplexer {
  public:
-  /// Writes to `out_fd` and `err_fd`, which have to outlive the multiplexer.
+  /// Writes to `out_fd` and `err_fd`, which must outlive the multiplexer.
   OutputMultiplexer(
       OutputOptions options,
       JobEnvironment job,
@@ -44,29 +45,28 @@ class OutputMultiplexer {
       int err_fd,
       std::chrono::milliseconds patience = std::chrono::seconds(10));
 
-  /// Finishes and waits until all is written.
+  /// Calls finish(), and waits until all output is written.
   ~OutputMultiplexer();
 
-  /// What prefixes of lines say from now on.
+  /// Changes the job that the prefixes of later lines describe.
   void set_job(JobEnvironment job);
 
-  /// Adds the reading end of a pipe, or the master of a pseudo-terminal, that
-  /// carries one stream of a rank. At any time.
+  /// Adds one stream of a rank: the read end of a pipe, or the master of a
+  /// pseudo-terminal. May be called at any time.
   void add(FileDescriptor pipe, const RankStream& rank);
 
-  /// Writes lines of ddprun's own to its standard error (the last one's newline
-  /// is added), after all that ranks have written by then unless their output
-  /// has to wait.
+  /// Writes a message of ddprun to its standard error (the last newline is
+  /// added), after all output that ranks have written so far, unless that must
+  /// wait.
   void message(std::string_view text);
 
-  /// Tells the multiplexer that all ranks are gone: what their pipes still hold
-  /// is taken, and they are closed, though someone else may hold them open.
-  /// Then done_fd(), an eventfd, becomes readable; read it before the next
-  /// call.
+  /// Call this when all ranks have ended: reads the rest of their pipes, and
+  /// closes these, even if other processes hold them open. Then done_fd(), an
+  /// eventfd, becomes readable; read it before the next call.
   void drain();
 
-  /// Drains, and ends the thread once all is written: then done_fd() becomes
-  /// readable.
+  /// Drains, and ends the thread once all output is written. Then done_fd()
+  /// becomes readable.
   void finish();
 
   int done_fd() const {
@@ -74,7 +74,7 @@ class OutputMultiplexer {
   }
 
   /// The last lines that this rank wrote to standard error in this attempt,
-  /// wherever they went. Complete after drain().
+  /// regardless of where they are shown. Complete after drain().
   std::vector<std::string> last_lines(int local_rank) const;
 
  private:
@@ -105,7 +105,7 @@ class OutputMultiplexer {
   std::vector<Task> tasks_; // for the thread
   std::map<int, std::shared_ptr<LastLines>> last_lines_; // by local rank
 
-  // The thread's own.
+  // Used only by the thread.
   JobEnvironment job_;
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far

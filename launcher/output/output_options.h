@@ -11,15 +11,15 @@ namespace ddp {
 /// How a rank's standard output and error reach ddprun.
 enum class OutputMode {
   kLines, // through pipes, whole lines at a time
-  kRaw, // the rank inherits ddprun's own
-  kPty, // through a terminal of its own, so that programs do not buffer
+  kRaw, // the rank inherits ddprun's streams
+  kPty, // through a pseudo-terminal, so that programs do not buffer
 };
 
-/// Streams of each rank as torchrun numbers them: 0 none, 1 standard output, 2
+/// Streams of each rank, numbered as in torchrun: 0 none, 1 standard output, 2
 /// standard error, 3 both.
 struct StreamChoice {
   int all = 0;
-  /// What ranks of this node (local ranks) have instead of `all`.
+  /// Local ranks with another choice than `all`.
   std::map<int, int> ranks;
 
   int of(int local_rank) const {
@@ -28,7 +28,7 @@ struct StreamChoice {
   }
 };
 
-/// The two streams of a process, ours and each rank's.
+/// The two output streams of a process: ddprun or a rank.
 enum class Stream { kOut, kErr };
 
 /// One stream of one rank in one attempt of a job that may be restarted.
@@ -39,33 +39,34 @@ struct RankStream {
   int attempt = 0;
 };
 
-/// Where the ranks' output goes.
+/// The destination of the ranks' output.
 struct OutputOptions {
   OutputMode mode = OutputMode::kLines;
   /// Written before each line: `${rank}`, `${local_rank}`, `${role_name}`,
   /// `${role}`, `${node}`, `${host}` and `${time}` are replaced. Unset: "[rank]
-  /// " where there are several ranks, else nothing.
+  /// " if there are several ranks, otherwise nothing.
   std::optional<std::string> line_prefix;
-  /// Streams that go into files alone, and those that go into files as well.
+  /// Streams that go only into files, and those that also go into files.
   StreamChoice redirects;
   StreamChoice tee;
   /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. Empty: no
   /// files (as for torchrun, so does /dev/null).
   std::string log_dir;
-  /// Local ranks whose output is shown; empty for all. Files have all.
+  /// Local ranks whose output is shown; empty for all. Files have the output of
+  /// all ranks.
   std::set<int> shown_ranks;
-  /// Lines that contain one of these go also into
+  /// Lines that contain one of these texts also go into
   /// <log_dir>/attempt_N/filtered_{stdout,stderr}.log.
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
 };
 
-/// Whether there is a folder for files.
+/// Whether files have a folder.
 inline bool writes_files(const OutputOptions& options) {
   return !options.log_dir.empty() && options.log_dir != "/dev/null";
 }
 
-/// Whether streams are to go into files.
+/// Whether any stream goes into files.
 inline bool wants_files(const OutputOptions& options) {
   const auto any = [](const StreamChoice& choice) {
     return choice.all != 0 || !choice.ranks.empty();

@@ -19,14 +19,14 @@
 
 namespace ddp {
 
-/// A file that takes bytes as they come, for its owner alone to read, in
-/// folders that are made where they are missing. What cannot be written is
-/// lost, which is reported once; later bytes are tried again.
+/// A log file that only its owner can read; missing folders are created. Bytes
+/// that cannot be written are lost, which is reported once. Later writes are
+/// tried again.
 class LogFile {
  public:
   using Report = std::function<void(const std::string& message)>;
 
-  /// Writes at the end of the file.
+  /// Appends to the file at `path`.
   LogFile(std::string path, Report report);
 
   void write(std::string_view bytes);
@@ -41,9 +41,8 @@ class LogFile {
   bool reported_ = false;
 };
 
-/// What stands before each line of a rank. Of a template's `${...}` those that
-/// OutputOptions names are replaced and others left as they are; `${time}` is
-/// the local HH:MM:SS.
+/// The prefix of each line of a rank. The `${...}` that OutputOptions lists are
+/// replaced, others are not; `${time}` is the local time as HH:MM:SS.
 class LinePrefix {
  public:
   LinePrefix(
@@ -59,8 +58,8 @@ class LinePrefix {
   bool has_time_ = false;
 };
 
-/// The last lines of a stream: at most kLines, and of each kBytes, its last
-/// ones. For any thread.
+/// The last lines of a stream: at most kLines, and at most the last kBytes of
+/// each. Thread-safe.
 class LastLines {
  public:
   static constexpr size_t kLines = 20;
@@ -86,12 +85,14 @@ class LastLines {
   std::deque<std::string> lines_;
 };
 
-/// Takes what a rank writes to one of its streams to where the options say:
-/// its log file, the filtered one, the screen, the last lines. For one thread.
+/// Writes one stream of a rank to the destinations that the options select: its
+/// log file, the filtered log file, the screen, the last lines. Not
+/// thread-safe.
 class RankOutput {
  public:
-  /// `number` tells streams apart. `options` and `screen` have to outlive this.
-  /// Of standard error, `last_lines` are kept, and `errors` of all shown once.
+  /// `number` identifies the stream. `options` and `screen` must outlive this
+  /// object. For standard error, `last_lines` keeps the last lines, and
+  /// `errors` makes errors that several ranks report be shown once.
   RankOutput(
       const OutputOptions& options,
       const JobEnvironment& job,
@@ -103,19 +104,19 @@ class RankOutput {
 
   void take(std::string_view bytes);
 
-  /// The job's ranks have other numbers.
+  /// The numbers of the job's ranks have changed.
   void renumber(const OutputOptions& options, const JobEnvironment& job);
 
   /// The stream has ended.
   void finish();
 
-  /// Whether the screen wants more of it, or has no part in it.
+  /// Whether the screen accepts more of this stream, or does not show it.
   bool wants_more() const {
     return !shown_ || screen_.wants_more(rank_.stream);
   }
 
-  /// The unfinished line with its prefix, where it is a progress bar that a
-  /// terminal shows: rank 0's. Else empty.
+  /// The unfinished line with its prefix if it is a progress bar of rank 0 on a
+  /// terminal; otherwise empty.
   std::string progress();
 
  private:
@@ -139,7 +140,7 @@ class RankOutput {
   std::time_t now_ = 0;
   LineSplitter lines_;
   LineSplitter::Emit emit_;
-  std::vector<std::string> held_error_; // its lines so far
+  std::vector<std::string> held_error_; // lines so far
 };
 
 } // namespace ddp

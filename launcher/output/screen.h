@@ -11,28 +11,28 @@
 
 namespace ddp {
 
-/// Writes the ranks' lines to ddprun's own standard output and error. Lines of
+/// Writes the ranks' lines to ddprun's standard output and error. Lines of
 /// different sources never mix. A terminal has one more line below them, which
-/// later lines push down. Where both streams lead to the same place they are
-/// written as one. A stream that cannot be written any more is dropped, and the
-/// other one told. For one thread.
+/// later lines push down. If both streams lead to the same file, they are
+/// written as one. If a stream can no longer be written, its output is dropped,
+/// which the other stream reports. Not thread-safe.
 class Screen {
  public:
-  /// Beyond this many bytes not yet written, a stream wants no more lines.
+  /// A stream with more unwritten bytes than this wants no more lines.
   static constexpr size_t kMaxWaiting = 1024 * 1024;
 
-  /// A terminal that takes nothing for `patience` (Ctrl-S) gets no more lines
-  /// of ranks until it does; how many were dropped is said then.
+  /// If a terminal accepts no output for `patience` (Ctrl-S), the ranks' lines
+  /// are dropped until it does; then their number is reported.
   Screen(int out_fd, int err_fd, std::chrono::milliseconds patience);
 
-  /// Whether what is written to this stream can be drawn over.
+  /// Whether text on this stream can be overwritten.
   bool is_terminal(Stream stream) const;
 
-  /// Whether the stream wants lines now. One that does not still takes them.
+  /// Whether the stream wants lines now. It accepts them in any case.
   bool wants_more(Stream stream) const;
 
-  /// Adds a piece of a line from `source` (any number >= 0 that tells sources
-  /// apart). `prefix` is written where the piece starts a line.
+  /// Adds a piece of a line from `source`, any number >= 0 that identifies the
+  /// source. `prefix` is written if the piece starts a line.
   void add(
       Stream stream,
       int source,
@@ -40,23 +40,23 @@ class Screen {
       std::string_view text,
       bool ends_line);
 
-  /// Adds lines of ddprun's own to standard error, which are not dropped.
+  /// Adds lines of ddprun to standard error, which are not dropped.
   void message(std::string_view text);
 
-  /// What the line below all others shows, as far as it has room; empty for
-  /// none.
+  /// Sets the text of the line below all others, which is cut to the width of
+  /// the terminal; empty for none.
   void set_progress(std::string_view text);
 
-  /// Writes what can be written now.
+  /// Writes as much as possible without waiting.
   void flush();
 
   bool all_written() const;
 
-  /// The descriptors that have to become writable before flush() can continue;
-  /// -1 for none.
+  /// The descriptors that must become writable before flush() can continue; -1
+  /// for none.
   std::array<int, 2> blocked_fds() const;
 
-  /// Until flush() has something to do besides: -1 for never.
+  /// The time until flush() has something else to do; -1 for never.
   std::chrono::milliseconds time_left() const;
 
  private:
@@ -65,7 +65,7 @@ class Screen {
     int fd = -1;
     bool terminal = false;
     bool drawable = false; // a terminal that can erase a line
-    int open_source = -1; // whose line is unfinished
+    int open_source = -1; // of the unfinished line
     std::string drawn; // the last line
     bool stalled = false;
     int64_t dropped = 0; // lines since it stalled
@@ -83,7 +83,7 @@ class Screen {
 
   std::chrono::milliseconds patience_;
   std::array<Output, 2> outputs_;
-  bool same_ = false; // all goes to the first
+  bool same_ = false; // all output goes to the first
   std::string progress_;
 };
 

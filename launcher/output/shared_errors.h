@@ -8,32 +8,33 @@
 
 namespace ddp {
 
-/// The errors that ended ranks, as ddp writes them or a program that caught
-/// them, and ddp's warnings, so that one that several ranks have is shown once.
+/// The errors that ended ranks, written by ddp or by a program that caught
+/// them, and ddp's warnings. An error or warning of several ranks is shown
+/// once.
 class SharedErrors {
  public:
-  /// How the lines begin behind the first of one.
+  /// The beginning of an error's second and later lines.
   static constexpr std::string_view kIndent = "  ";
 
-  /// Whether a line begins one: "error: ", an exception's type in a namespace,
-  /// ": "; the what() of one of ddp's that names the rank that says it, or that
-  /// all ranks throw alike; or LibTorch's "[W", time and place, "] Warning:
-  /// ddp: ".
+  /// Whether a line begins an error or warning: "error: "; an exception's type
+  /// in a namespace and ": "; the what() of an exception of ddp that names the
+  /// reporting rank, or that all ranks throw; or LibTorch's "[W", time and
+  /// place, "] Warning: ddp: ".
   static bool begins(std::string_view line);
 
-  /// The error that the lines end with, or an empty text.
+  /// The error at the end of the lines; empty if there is none.
   static std::string last_of(const std::vector<std::string>& lines);
 
-  /// Whether no other rank has shown this text in this attempt, whichever rank
-  /// it says it is of. The rank that has may repeat it.
+  /// Whether no other rank has shown this text in this attempt, regardless of
+  /// the rank that the text names. The rank that has shown it may repeat it.
   bool is_to_be_shown(int attempt, int rank, const std::string& text);
 
-  /// Which ranks had the same warning as the one that was shown, a line each.
-  /// Of errors the job's report tells.
+  /// The ranks that had the same warning as the one shown, one line per
+  /// warning. The job's report covers errors.
   std::vector<std::string> repeated_warnings() const;
 
  private:
-  // The first is shown.
+  // The first rank is the one shown.
   std::map<std::pair<int, std::string>, std::vector<int>> ranks_;
 };
 

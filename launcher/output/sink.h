@@ -8,23 +8,24 @@
 
 namespace ddp {
 
-/// Text on its way to a descriptor that others share. Writes without waiting
-/// where that is possible without changing the descriptor for its other users:
-/// terminals and pipes are opened once more, sockets asked not to wait. Regular
-/// files, and what cannot be opened again, are waited for. For one thread.
+/// Buffered output to a descriptor that other processes share. Writes without
+/// blocking if that is possible without changing the descriptor for its other
+/// users: terminals and pipes are reopened, sockets get MSG_DONTWAIT. Writes to
+/// regular files, and to descriptors that cannot be reopened, block. Not
+/// thread-safe.
 class Sink {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Sink() = default; // takes nothing
+  Sink() = default; // accepts nothing
 
-  /// `fd` has to outlive the sink.
+  /// `fd` must outlive the sink.
   explicit Sink(int fd);
 
   void append(std::string_view text);
 
-  /// Writes what can be written now. Returns 0 or the errno that ends this: the
-  /// sink then drops all it is given.
+  /// Writes as much as possible without waiting. Returns 0 or the errno of a
+  /// failure, after which the sink drops all text.
   int write();
 
   /// Bytes not yet written.
@@ -32,13 +33,13 @@ class Sink {
     return text_.size() - done_;
   }
 
-  /// What to wait for, writable, before write() is called again; -1 where
-  /// nothing waits.
+  /// The descriptor that must become writable before write() is called again;
+  /// -1 if none.
   int blocked_fd() const {
     return blocked_ ? fd_ : -1;
   }
 
-  /// When the descriptor last took something, or began to be waited for.
+  /// When the descriptor last accepted bytes, or when waiting for it began.
   Clock::time_point last_taken() const {
     return last_taken_;
   }

@@ -12,12 +12,13 @@
 
 namespace ddp {
 
-/// The ddprun of one host, as its remote launcher sees it: on another host the
-/// process here is a remote shell. Its output continues in whole lines, so that
-/// those of different hosts do not mix.
+/// The ddprun of one host, as seen by its remote launcher; for another host,
+/// the local process is a remote shell. Its output is forwarded in whole lines,
+/// so that lines of different hosts do not mix.
 class HostProcess {
  public:
-  /// Starts it and hands it the secret. Throws std::system_error, LaunchError.
+  /// Starts the process, and sends it the secret. Throws std::system_error or
+  /// LaunchError.
   HostProcess(
       HostCommand command,
       const std::string& secret,
@@ -30,26 +31,28 @@ class HostProcess {
   bool is_running() const {
     return !wait_status_.has_value();
   }
-  /// Whether its ddprun has made itself heard.
+  /// Whether its ddprun has reported that it started.
   bool has_started() const {
     return started_;
   }
-  /// Whether that has said that it ends: its exit code is the job's.
+  /// Whether its ddprun has reported that it ends; then its exit code is the
+  /// job's.
   bool has_finished() const {
     return finished_;
   }
-  /// Of its output; -1 for what has ended, or whose sink has much to write.
+  /// The descriptors of its output; -1 for a stream that has ended, or whose
+  /// sink has much to write.
   std::array<int, 2> fds_to_poll() const;
-  /// Passes on what there is to read.
+  /// Forwards the output that can be read now.
   void carry();
-  /// Whether it has ended; takes its last output then.
+  /// Whether the process has ended; if so, forwards the rest of its output.
   bool reap();
-  /// Of its ddprun, or of the remote shell; 128 + s for signal s.
+  /// The exit code of its ddprun or of the remote shell; 128 + s for signal s.
   int exit_code() const;
   /// ": ssh ended with exit code 255: Connection refused".
   std::string describe_end() const;
 
-  /// A signal for its ddprun. One that has not started is ended.
+  /// Forwards a signal to its ddprun. Ends a ddprun that has not started.
   void pass_signal(int signal);
   void kill();
 
@@ -57,7 +60,7 @@ class HostProcess {
   struct Stream {
     FileDescriptor source;
     Sink* sink = nullptr;
-    std::string held = {}; // not passed on yet
+    std::string held = {}; // not forwarded yet
   };
 
   void tell(const std::string& text);

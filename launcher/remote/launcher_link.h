@@ -5,32 +5,31 @@
 
 namespace ddp {
 
-// The standard input of a ddprun that another one starts is a line to the
-// remote launcher: a number of the remote launcher's that no rank knows, the
-// secret (--token
-// -), lines "signal N", and its end means that the remote launcher has gone.
+// A ddprun that a remote launcher starts reads from standard input: a number of
+// the remote launcher that no rank knows, the secret (--token -), and lines
+// "signal N". End-of-file means that the remote launcher has ended.
 
-/// What such a ddprun prints first, and last: without these, what the remote
-/// launcher hears, and the exit code, are the remote shell's. They have the
-/// remote launcher's number, or a rank could print them.
+/// The first and the last line that such a ddprun prints. Without them, the
+/// output and the exit code are those of the remote shell. They contain the
+/// remote launcher's number, so that no rank can print them.
 std::string started_mark(const std::string& number);
 std::string finished_mark(const std::string& number);
 
-/// The next line of a descriptor; what follows is left there.
+/// Reads the next line from a descriptor, and nothing after it.
 std::string read_first_line(int fd);
 
-/// The rest of that line to the remote launcher.
+/// The rest of the connection to the remote launcher, after the first lines.
 class LauncherLink {
  public:
-  /// For a ddprun without remote launcher it never says anything.
+  /// Without a remote launcher, there is never a signal.
   explicit LauncherLink(bool has_remote_launcher)
       : fd_(has_remote_launcher ? 0 : -1) {}
 
-  /// Becomes readable when there is something to take; -1 for never.
+  /// Becomes readable when take_signals() has something to read; -1 for never.
   int fd() const {
     return fd_;
   }
-  /// The signals that the remote launcher passes on; in the end SIGTERM.
+  /// The signals that the remote launcher forwards; SIGTERM at end-of-file.
   std::vector<int> take_signals();
 
  private:

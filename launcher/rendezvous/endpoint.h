@@ -9,49 +9,53 @@
 
 namespace ddp {
 
-/// The numeric addresses of a host, IPv4 and IPv6, in the order in which they
-/// are to be tried; none if it does not resolve.
+/// The numeric addresses of a host, IPv4 and IPv6, in the order in which to try
+/// them; none if the name does not resolve.
 std::vector<std::string> addresses_of(const std::string& host);
 
-/// Whether it stands for all addresses of a machine.
+/// Whether the address is the wildcard, which means all addresses of a machine.
 bool is_wildcard(const std::string& numeric);
 
-/// Whether it is "localhost" or an address of the loopback interface.
+/// Whether `host` is "localhost" or an address of the loopback interface.
 bool is_written_as_loopback(const std::string& host);
 
-/// Whether this machine has a numeric address.
+/// Whether this machine has the address `numeric`.
 bool is_own_address(const std::string& numeric);
 
-/// The numeric address that --bind means: itself, or an interface's, IPv4 where
-/// it has one. Throws LaunchError with the interfaces that there are.
+/// The numeric address for --bind: the given one, or that of an interface, IPv4
+/// if it has one. Throws LaunchError that lists the interfaces.
 std::string address_of_interface(const std::string& name_or_address);
 
-/// That of --bind, else the one that is given.
+/// The address of --bind, otherwise `given`.
 std::string bound_address(const NodeOptions& nodes, const std::string& given);
 
-/// This machine's address for others: that of its default route, else the only
-/// one that is no loopback's; empty if that does not tell.
+/// The address at which others reach this machine: that of its default route,
+/// otherwise its only address that is not a loopback address; empty if it has
+/// none or several.
 std::string outward_address();
 
-/// Whether that is the name of this machine, or means an address of it.
+/// Whether `host` is the name of this machine, or resolves to one of its
+/// addresses.
 bool is_this_machine(const std::string& host);
 
-/// The numeric address at which this node is to serve the log; none if another
-/// node serves it. Throws LaunchError where it is told to and cannot.
+/// The numeric address at which this node serves the log; none if another node
+/// serves it. Throws LaunchError if the options require this node to serve it
+/// and it cannot.
 std::optional<std::string> endpoint_address(const NodeOptions& nodes);
 
 /// Listens at the endpoint's port to serve the log at endpoint_address(). None
-/// where another agent of this machine does. Throws LaunchError where this node
-/// is told to and cannot.
+/// if another agent of this machine serves it. Throws LaunchError if the
+/// options require this node to serve it and it cannot.
 std::optional<Listener> listen_at_endpoint(
     const NodeOptions& nodes,
     const std::string& address);
 
-/// --local-addr as a numeric address. Throws LaunchError where it has none.
+/// --local-addr as a numeric address. Throws LaunchError if it does not
+/// resolve.
 std::string local_address_of(const NodeOptions& nodes);
 
-/// Listens at a port of --port-range, or else at a free one. Throws LaunchError
-/// where there is none.
+/// Listens at a port of --port-range, or else at any free port. Throws
+/// LaunchError if none is free.
 Listener listen_in_range(
     const std::string& numeric_address,
     const NodeOptions& nodes);

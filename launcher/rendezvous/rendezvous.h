@@ -14,18 +14,18 @@
 
 namespace ddp {
 
-/// This node's part in a job: does what its NodeStateMachine decides, but for
-/// the ranks, which are the agent's. The log of a job of one node is in this
-/// process.
+/// This node's part in a job: carries out the actions of its NodeStateMachine,
+/// except those on the ranks, which are the agent's. In a job of one node, the
+/// log is in this process.
 class Rendezvous {
  public:
   using Time = NodeStateMachine::Time;
 
-  /// What the agent is to do: kStart, kStop, kKill or kExit.
+  /// An action for the agent: kStart, kStop, kKill or kExit.
   using Command = NodeStateMachine::Action;
 
-  /// Starts to find the log of the job, which has to outlive this, or to serve
-  /// it; handle_events() throws LaunchError where that cannot be.
+  /// Starts to connect to the job's log, or to serve it; handle_events() throws
+  /// LaunchError if that is impossible. `job` must outlive this object.
   explicit Rendezvous(const Job& job);
 
   /// Becomes readable when handle_events() has something to do.
@@ -33,29 +33,30 @@ class Rendezvous {
     return events_.get();
   }
   void handle_events(Time now);
-  /// When tick() wants to be called.
+  /// When to call tick().
   std::optional<Time> deadline() const {
     return machine_.deadline();
   }
   void tick(Time now);
-  /// Does what the state machine asks for, but what the agent is to do.
+  /// Carries out the state machine's actions, and returns those for the agent.
   std::vector<Command> take_commands(Time now);
 
-  /// Where the ranks of the plan's first node serve their store.
+  /// The listener of the ranks' store, on the plan's first node.
   Listener take_listener();
 
-  /// The process that speaks to the log's store; -1 where there is none.
+  /// The helper process of the log; -1 if there is none.
   pid_t helper() const {
     return log_ ? log_->pid() : -1;
   }
   const Membership& membership() const {
     return machine_.membership();
   }
-  /// To be told of the ranks, and asked; take_commands() does what follows.
+  /// Receives events of the ranks; take_commands() carries out the resulting
+  /// actions.
   NodeStateMachine& machine() {
     return machine_;
   }
-  /// Of the job's log alone.
+  /// The unique name of the job's log.
   const std::string& log_name() const {
     return log_name_;
   }
@@ -72,15 +73,15 @@ class Rendezvous {
   void post(Entry entry);
 
   const Job& job_;
-  const NodeOptions& nodes_; // of it
+  const NodeOptions& nodes_; // of the job
   std::string log_name_;
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_; // null in a job of one node
-  std::deque<Entry> unread_; // in its place
+  std::deque<Entry> unread_; // used instead
   NodeStateMachine machine_;
   Listener ranks_store_;
-  std::map<std::string, int64_t> read_; // the last sequence by writer
+  std::map<std::string, int64_t> read_; // last sequence by writer
   int64_t written_ = 0;
   std::vector<Command> commands_;
 };

@@ -13,39 +13,39 @@
 
 namespace ddp {
 
-/// How a job went, for people and for programs. Of several attempts it shows
-/// the last.
+/// The result of a job, for users and programs. After several attempts, it
+/// describes the last one.
 struct JobReport {
   std::string run_id;
-  /// The program's command line; words that look secret are replaced.
+  /// The program's command line, with secrets replaced (see redaction.h).
   std::vector<std::string> command;
   int exit_code = 0;
   StopReason reason = StopReason::kNone;
   int signal = 0; // with kSignal
-  /// What there is to say besides, such as why the program was not executed.
+  /// Further information, such as why the program was not executed.
   std::string detail;
   int restarts = 0;
   int max_restarts = 0;
   std::chrono::nanoseconds duration{0};
   std::vector<RankEnd> ranks;
-  /// In the order of their ranks; empty in a job of one.
+  /// The nodes in the order of their ranks; empty in a job of one node.
   std::vector<NodeInfo> nodes;
   /// Index of the rank whose failure ended the job.
   std::optional<size_t> root;
-  /// Who made that rank fail, where it says that another one did and only the
-  /// others' ends and calls tell which.
+  /// The rank that made `root` fail, if `root` names another rank as the reason
+  /// and only the ends and calls of the ranks identify it.
   std::optional<Blame> blame;
-  /// Where logs and errors are kept; empty if nowhere.
+  /// The folder of logs and errors; empty if there is none.
   std::string folder;
-  /// Where the JSON is written; empty for nowhere.
+  /// The file for the JSON; empty for none.
   std::string file;
 };
 
-/// One of a job that these options ask for, in which nothing happened yet.
+/// The initial report of a job with these options.
 JobReport new_report(const LaunchOptions& options);
 
-/// What a person needs to see of a job that did not succeed: lines without a
-/// newline at the end; empty if all went well, or was said already.
+/// The text for the user about a job that did not succeed, without a newline at
+/// the end; empty if the job succeeded, or if the reason was already reported.
 std::string report_text(const JobReport& report);
 
 /// The report as JSON:
@@ -59,9 +59,9 @@ std::string report_text(const JobReport& report);
 /// `end` is "exited", "killed" or "stopped by ddprun".
 std::string report_json(const JobReport& report);
 
-/// Writes `report_json` to `report.file` so that readers see the old file or
-/// the whole new one, for no one else's eyes (0600); nothing if there is no
-/// such file. An error text, or empty.
+/// Writes `report_json` to `report.file` (mode 0600). Readers see the old file
+/// or the complete new one. Does nothing without a file name. Returns an error
+/// text, or an empty one.
 std::string write_report(const JobReport& report);
 
 /// Checks that a report can be written to `path` and removes an older one.

@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-/// What an option was given, and by what ("--grace" or "PET_GRACE").
+/// The value of an option, and its source ("--grace" or "PET_GRACE").
 struct OptionValue {
   std::string source;
   std::string text; // empty for a flag
@@ -17,7 +17,7 @@ struct OptionValue {
 /// The options that were given, by their names, with their last values.
 using GivenOptions = std::map<std::string, OptionValue>;
 
-/// Null if it was not given.
+/// The value of an option; null if it was not given.
 inline const OptionValue* find(
     const GivenOptions& given,
     const std::string& name) {
@@ -25,14 +25,14 @@ inline const OptionValue* find(
   return found == given.end() ? nullptr : &found->second;
 }
 
-/// One option: all that parsing and --help know of it.
+/// One option, for parsing and --help.
 struct CommandOption {
   std::string group; // the heading under which it is listed
-  std::vector<std::string> forms; // how it is written: "-t", "--tee"
-  std::string value; // what its value is called; empty for a flag
+  std::vector<std::string> forms; // spellings: "-t", "--tee"
+  std::string value; // name of the value; empty for a flag
   std::string help;
-  /// Stores the value or throws LaunchError; null if the value only means
-  /// something together with others (see options.cpp), or nothing.
+  /// Stores the value or throws LaunchError. Null if the value has a meaning
+  /// only together with others (see options.cpp), or none.
   void (*store)(LaunchOptions&, const OptionValue&) = nullptr;
 
   /// The first long form, without its dashes.
@@ -41,15 +41,15 @@ struct CommandOption {
   }
 };
 
-/// Settles how many nodes the job has, which one this is and where they meet,
-/// by the options and a scheduler; options come first. Throws LaunchError
-/// (exit code 2) where they exclude each other or do not tell.
+/// Resolves the number of nodes, the number of this node and the endpoint from
+/// the options and a scheduler; options take precedence. Throws LaunchError
+/// (exit code 2) if they contradict each other or are not sufficient.
 void resolve_nodes(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options);
 
-/// The secret of the nodes: that of --token, else of DDP_TOKEN.
+/// Sets the secret of the nodes: that of --token, otherwise DDP_TOKEN.
 void resolve_secret(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,

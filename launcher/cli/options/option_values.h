@@ -13,16 +13,15 @@
 
 namespace ddp {
 
-// What texts mean. What takes an OptionValue throws LaunchError (exit code 2)
-// for a text that means nothing, naming the option or variable that it comes
-// from.
+// Parsing of values. A function that takes an OptionValue throws LaunchError
+// (exit code 2) for an invalid text; the message names the option or variable.
 
 [[noreturn]] void usage_error(const std::string& message);
 [[noreturn]] void reject_value(
     const OptionValue& value,
     const std::string& expected);
 
-/// What stores a value: `set<seconds_of, &LaunchOptions::grace>`.
+/// Stores a value: `set<seconds_of, &LaunchOptions::grace>`.
 template <auto value_of, auto... member>
 void set(LaunchOptions& options, const OptionValue& value) {
   (options.*....*member) = value_of(value);
@@ -32,29 +31,29 @@ inline std::string text_of(const OptionValue& value) {
   return value.text;
 }
 
-/// Of a flag.
+/// The value of a flag.
 inline bool given(const OptionValue& /*value*/) {
   return true;
 }
 
-/// None if the text is not a whole number.
+/// The number; none if the text is not a whole number.
 std::optional<int64_t> whole_number(const std::string& text);
 
-/// "HOST", "HOST:N", "[::1]:N" or "::1", taken apart.
+/// The parts of "HOST", "HOST:N", "[::1]:N" or "::1".
 struct HostText {
   std::string host;
-  std::string number; // with its colon; empty where there is none
+  std::string number; // with its colon; may be empty
 };
 
-/// None if there is a bracket in the wrong place.
+/// None if a bracket is misplaced.
 std::optional<HostText> split_host(const std::string& text);
 
-/// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
-/// Throws LaunchError (exit code 2) for other texts, and for addresses that no
-/// one can connect to.
+/// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; `default_port` if there is no
+/// port. Throws LaunchError (exit code 2) for other texts, and for addresses
+/// that cannot be connected to.
 SocketAddress endpoint_of(const OptionValue& value, int default_port);
 
-/// Refuses "", 0.0.0.0 and ::.
+/// Rejects "", 0.0.0.0 and ::.
 void check_host(const OptionValue& value, const std::string& host);
 
 /// "29500-29600".
@@ -63,32 +62,32 @@ std::pair<int, int> port_range_of(const OptionValue& value);
 /// A whole number from `least` to `most`.
 int int_of(const OptionValue& value, int least, int most);
 
-/// Seconds, with decimals where wanted.
+/// Seconds, possibly with decimals.
 std::chrono::milliseconds seconds_of(const OptionValue& value);
 
-/// Ranks of a node at most: a slip of the hand should not fork until the
-/// machine is full.
+/// The maximum number of ranks on a node, so that a typing error does not
+/// exhaust the machine.
 constexpr int kMaxLocalRanks = 65536;
 
-/// How many ranks --nproc-per-node asks for: a number, or by the CPUs and GPUs
-/// that ranks may use. `devices` is what CUDA_VISIBLE_DEVICES will be, none
-/// where it is unset. Files of the system are looked up under `root`.
+/// The number of ranks of --nproc-per-node: a number, or that of the CPUs or
+/// GPUs that ranks may use. `devices` is the ranks' CUDA_VISIBLE_DEVICES, none
+/// if unset. System files are read under `root`.
 int rank_count(
     const OptionValue& value,
     const std::optional<std::string>& devices,
     const std::string& root = "/");
 
-/// The job's secret: the first line of --token's file, without spaces around
-/// it, which others than its owner may not read.
+/// The job's secret: the first line of --token's file, without surrounding
+/// spaces. Only the file's owner may have read permission.
 std::string token_of(const OptionValue& value);
 
-/// "3", or "0:1,4-7:3" for some local ranks.
+/// "3" for all local ranks, or "0:1,4-7:3" for some.
 StreamChoice streams_of(const OptionValue& value);
 
 /// "0,1,4-7".
 std::set<int> ranks_of(const OptionValue& value);
 
-/// Texts between commas; a double comma stands for a comma.
+/// Texts separated by commas; a double comma is a literal comma.
 std::vector<std::string> texts_of(const OptionValue& value);
 
 /// "NAME=VALUE".
@@ -100,11 +99,11 @@ OutputMode output_mode_of(const OptionValue& value);
 /// "node0:8,node1,[fd00::2]:4".
 std::vector<RemoteHost> hosts_in_list(const OptionValue& value);
 
-/// A file with a host on each line, as "node0 slots=8" or "node0:8"; what
-/// follows a # is a comment.
+/// The hosts in a file, one per line, as "node0 slots=8" or "node0:8"; a #
+/// starts a comment.
 std::vector<RemoteHost> hosts_in_file(const OptionValue& value);
 
-/// Checks what is said besides hosts, where there are some.
+/// Checks the other options if hosts are given.
 void resolve_hosts(const GivenOptions& given, const LaunchOptions& options);
 
 } // namespace ddp

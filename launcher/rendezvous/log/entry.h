@@ -7,12 +7,12 @@
 
 namespace ddp {
 
-/// What a node tells of itself when it joins a job.
+/// The data of a node that joins a job.
 struct NodeInfo {
   std::string id; // drawn by its agent at each start
-  std::string host; // for people, and for the order of nodes
+  std::string host; // for messages, and for the order of nodes
   std::string address; // numeric: where other nodes reach it
-  int ranks = 1; // that it starts
+  int ranks = 1; // local ranks
   /// --node-rank; -1 for any place.
   int wanted_rank = -1;
   bool hosts_log = false;
@@ -22,19 +22,19 @@ struct NodeInfo {
   int max_restarts = 0;
 };
 
-/// In place of the beats of a node that is known to be dead.
+/// Replaces the number of beats of a node that is known to be dead.
 constexpr int64_t kDead = -2;
 
-/// Who takes part in one epoch of a job: the nodes in the order of their ranks.
+/// The nodes of one epoch of a job, in the order of their ranks.
 struct Plan {
   int epoch = 0; // 1 for the first
-  /// Restarts after failures so far; a change of nodes is none.
+  /// Restarts after failures so far; a change of nodes does not count.
   int restarts = 0;
   int max_restarts = 0;
   std::vector<NodeInfo> nodes;
 
   int world_size() const;
-  /// The place of a node; -1 where it has none.
+  /// The place of a node; -1 if it has none.
   int index_of(const std::string& id) const;
   /// The first rank of the node in that place.
   int first_rank(int index) const;
@@ -43,22 +43,22 @@ struct Plan {
 /// "n0, n1", or "none".
 std::string hosts_of(const std::vector<NodeInfo>& nodes);
 
-/// Puts nodes in order: those with a --node-rank at that place, as far as there
-/// are so many nodes; the others in the places between, by their place in
-/// `last`, then by the host's name, then as they joined.
+/// Sorts nodes. A node with a --node-rank gets that place if there are enough
+/// nodes. The others fill the places between, ordered by their place in `last`,
+/// then by host name, then by the time of joining.
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);
 
-/// What a node writes into the job's log, which all nodes read in one order.
+/// An entry of the job's log. All nodes read the entries in the same order.
 struct Entry {
   enum class Type {
-    kJoin, // it takes part
-    kLeave, // it takes part no more; its ranks are being stopped
+    kJoin, // the node joins
+    kLeave, // the node leaves; its ranks are being stopped
     kLost, // the leader has not heard of a node for too long
-    kPlan, // the leader says who takes part in the next epoch
+    kPlan, // the leader's plan of the next epoch
     kReady, // a node has read the plan
-    kStart, // all are ready: the plan's first node says where its ranks meet
+    kStart, // all are ready; the plan's first node gives the ranks' address
     kFailed, // a rank of a node failed
-    kStopped, // a node has no rank any more
+    kStopped, // all ranks of a node have ended
     kFinished, // all ranks of a node exited with 0
     kRegroup, // the leader ends the epoch so that nodes can join
     kEnd, // the job ends
@@ -66,19 +66,19 @@ struct Entry {
 
   Type type = Type::kJoin;
   std::string from; // the writer's id
-  int64_t sequence = 0; // of the writer's entries: 1, 2, ...
-  int epoch = 0; // of which it speaks
+  int64_t sequence = 0; // among the writer's entries: 1, 2, ...
+  int epoch = 0; // that it concerns
   NodeInfo node; // kJoin
-  Plan plan; // kPlan; of its nodes the ids
+  Plan plan; // kPlan; its nodes have only ids
   std::string about; // kLost: the lost node's id
   std::string address; // kStart
   int port = 0; // kStart
   int code = 0; // kFailed, kEnd: ddprun's exit code
   bool is_consequence = false; // kFailed: of another rank's failure
-  std::string text; // why, for people
+  std::string text; // the reason, for messages
 };
 
-/// As JSON, and back; none if the text is not an entry.
+/// Conversion to and from JSON; none if the text is not an entry.
 std::string entry_text(const Entry& entry);
 std::optional<Entry> parse_entry(const std::string& text);
 

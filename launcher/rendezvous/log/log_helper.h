@@ -12,50 +12,52 @@
 
 namespace ddp {
 
-/// The log is there and cannot be used; trying again is of no use.
+/// The log exists and cannot be used; retrying does not help.
 class LogRefused : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Who keeps a job's log in one order, and knows which members live. Calls come
-/// from one thread, but read(), which has one of its own, and throw
-/// std::exception with the reason in one line.
+/// Keeps a job's log in one order, and knows which members live. All functions
+/// are called from one thread, except read(), which has a separate one. They
+/// throw std::exception with the reason in one line.
 class LogEngine {
  public:
   virtual ~LogEngine() = default;
 
-  /// Serves the log at a listening socket; the address where it is reached.
+  /// Serves the log at a listening socket; returns the address of the log.
   virtual SocketAddress serve(int listener) = 0;
-  /// Finds the log at an endpoint, which `address` reaches.
+  /// Connects to the log at an endpoint, of which `address` is a numeric
+  /// address.
   virtual void connect(
       const SocketAddress& endpoint,
       const std::string& address) = 0;
-  /// What is this log's alone: hex digits.
+  /// The nonce of this log: hex digits.
   virtual std::string nonce() = 0;
 
-  /// Gives the value of each place, from the first, as soon as it has one.
-  /// Does not return.
+  /// Passes the value of each place to `take`, from the first place on, as soon
+  /// as it is set. Does not return.
   virtual void read(const std::function<void(const std::string&)>& take) = 0;
-  /// Puts a value that no other is equal to into a place, where that is free;
-  /// whether it is there.
+  /// Sets a place to `value`, which must be unique, if the place is free.
+  /// Returns whether the place has this value.
   virtual bool append(uint64_t place, const std::string& value) = 0;
 
-  /// Says how often this member has made itself heard, and asks the same of
-  /// others; 0 for one that never has, kDead where that is known.
+  /// Publishes the number of this member's beats, and returns those of
+  /// `others`: 0 for a member without any, kDead for one that is known to be
+  /// dead.
   virtual std::vector<int64_t> beat(
       const std::string& member,
       int64_t count,
       const std::vector<std::string>& others) = 0;
-  /// This member leaves a job that has ended.
+  /// Removes this member from a job that has ended.
   virtual void leave() {}
 };
 
-/// What a helper of SharedLog is started with, as one word of JSON.
+/// The options of a helper of SharedLog, passed as one argument in JSON.
 struct HelperOptions {
   std::string member; // letters and digits
   std::string job;
-  /// How this node meets others, without what is secret.
+  /// The node's options without secrets.
   NodeOptions nodes;
 
   /// Names or addresses.
@@ -67,25 +69,26 @@ HelperOptions helper_options(const std::string& word);
 /// The helper's end of the channel to its agent: its standard input.
 constexpr int kHelperChannel = 0;
 
-/// What an agent says to its helper process, over a socket that keeps messages
-/// apart: one of these letters, then the text. The helper says a
-/// SharedLog::Event's kind and its text.
+/// Messages of an agent to its helper process, over a socket that preserves
+/// message boundaries: one of these letters, then the text. The helper sends
+/// the kind of a SharedLog::Event and its text.
 namespace log_message {
 constexpr char kPost = 'P'; // the entry
-constexpr char kWatch = 'W'; // members, one a line: the answer to each kBeats
-constexpr char kLastWill = 'T'; // an entry, for when the agent has died
+constexpr char kWatch = 'W'; // members, one per line: the answer to each kBeats
+constexpr char kLastWill = 'T'; // an entry to append if the agent dies
 constexpr char kLeave = 'D'; // the job has ended
 } // namespace log_message
 
-/// Sends one message; false, with errno, where that cannot be done.
+/// Sends one message; returns false and sets errno if that fails.
 bool send_message(int channel, const std::string& message, int flags);
 
-/// Takes the next message: none if there is none yet (with MSG_DONTWAIT), an
-/// empty one where the other side has closed.
+/// Receives the next message: none if there is none yet (with MSG_DONTWAIT), an
+/// empty one if the other side has closed the socket.
 std::optional<std::string> receive_message(int channel, int flags);
 
-/// The life of a helper process of SharedLog: waits for the log, then carries
-/// entries and beats between it and the agent until one of them is gone.
+/// The main function of a helper process of SharedLog: waits for the log, then
+/// transfers entries and beats between the log and the agent until one of them
+/// ends.
 [[noreturn]] void run_log_helper(
     LogEngine& engine,
     const HelperOptions& options);

@@ -9,20 +9,20 @@
 
 namespace ddp {
 
-/// What the log says of a job: a function of its entries alone, so that all
-/// nodes that read as far agree. An entry that does not fit (of a past epoch,
-/// of a node that is none) changes nothing.
+/// The state of a job according to its log. It depends only on the entries, so
+/// all nodes that have read the same entries agree. An entry that does not fit
+/// (of a past epoch, or of an unknown node) changes nothing.
 class Membership {
  public:
   enum class Phase {
-    kGathering, // no epoch goes on; the leader waits for nodes
-    kStarting, // there is a plan; not all of its nodes know it
+    kGathering, // no epoch runs; the leader waits for nodes
+    kStarting, // some nodes of the plan have not read it yet
     kRunning,
     kStopping, // the plan's nodes stop their ranks
     kEnded,
   };
 
-  /// Why an epoch stopped, by what came first.
+  /// The first reason for which an epoch stopped.
   enum class Cause { kNone, kFailure, kNodes, kEnd };
 
   struct Failure {
@@ -32,55 +32,56 @@ class Membership {
     std::string text;
   };
 
-  /// `outlives_jobs`: a service has the log, and who joins after the end begins
-  /// another job.
+  /// `outlives_jobs`: a service keeps the log, and a node that joins after the
+  /// end of a job begins another one.
   explicit Membership(bool outlives_jobs = false)
       : outlives_jobs_(outlives_jobs) {}
 
   void apply(const Entry& entry);
 
-  /// Null if a node is not among `nodes`.
+  /// The node with this id; null if it is not among `nodes`.
   const NodeInfo* find(const std::string& id) const;
   bool has(const std::string& id) const {
     return find(id) != nullptr;
   }
-  /// Whether it serves this log.
+  /// Whether this node serves the log.
   bool is_host(const std::string& id) const;
-  /// Decides what is to be decided by one: the node that joined first.
+  /// The node that makes decisions for the job: the one that joined first.
   std::string leader() const {
     return nodes.empty() ? "" : nodes.front().id;
   }
-  /// The nodes of the last plan, without those that left or were lost since.
+  /// The nodes of the last plan that have neither left nor been lost.
   std::vector<NodeInfo> survivors() const;
   /// Whether all nodes of the last plan have read it.
   bool is_confirmed() const;
-  /// Whether the epoch stops by a failure after which there is no restart.
+  /// Whether the epoch stops because of a failure and no restart is left.
   bool has_failed() const {
     return cause == Cause::kFailure && plan.restarts >= plan.max_restarts;
   }
-  /// The nodes whose stopped ranks the others wait for.
+  /// The nodes whose ranks have yet to stop.
   std::vector<NodeInfo> awaited() const;
 
   Phase phase = Phase::kGathering;
-  /// In the order of joining; without those that left or were lost.
+  /// The nodes in the order of joining, without those that left or were lost.
   std::vector<NodeInfo> nodes;
-  /// The last plan; without nodes before the first.
+  /// The last plan; without nodes before the first plan.
   Plan plan;
   /// Where the ranks of the epoch meet, from kRunning on.
   std::string address;
   int port = 0;
-  /// Why the epoch stops or stopped last, and in one line for people.
+  /// Why the current or last epoch stops; `cause_text` is the message, one
+  /// line.
   Cause cause = Cause::kNone;
   std::string cause_text;
-  /// Whether a node ended the job twice: no one has time to stop by then.
+  /// Whether a node ended the job twice: then ranks get no time to stop.
   bool is_urgent = false;
-  /// The epoch's first failure that is no other's consequence.
+  /// The epoch's first failure that is not another one's consequence.
   std::optional<Failure> failure;
-  /// Nodes of the epoch all of whose ranks exited with 0.
+  /// Nodes of the epoch whose ranks all exited with 0.
   std::set<std::string> finished;
-  /// Nodes that left of their own will.
+  /// Nodes that left voluntarily.
   std::set<std::string> left;
-  /// ddprun's exit code once the phase is kEnded.
+  /// The exit code of ddprun, if the phase is kEnded.
   int exit_code = 0;
 
  private:
@@ -98,7 +99,7 @@ class Membership {
   bool outlives_jobs_;
   std::set<std::string> ready_; // of the last plan's nodes
   std::set<std::string> enders_;
-  std::set<std::string> idle_; // say that they have no rank any more
+  std::set<std::string> idle_; // whose ranks have all ended
   std::set<std::string> lost_; // in this log
 };
 

@@ -12,21 +12,21 @@
 
 namespace ddp {
 
-/// What a node does in a job: told what happens, it answers what its agent has
-/// to do. Knows no process, socket or clock.
+/// The decisions of a node in a job: receives events, and returns actions for
+/// its agent. Uses no process, socket or clock.
 ///
 ///     state      what happens                                  becomes
-///     kSeeking   the log can be read: it joins                 kJoined
-///                nobody serves one within the join timeout     kGone
-///     kJoined    it does not fit the job, or is to leave       kLeaving
-///                it does not fit that of an etcd               kDoubting
+///     kSeeking   the log can be read: the node joins           kJoined
+///                no node serves it within the join timeout     kGone
+///     kJoined    the node does not fit the job, or must leave  kLeaving
+///                the node does not fit an etcd's job           kDoubting
 ///                the node that serves the log leaves           kOrphaned
-///     kDoubting  that job's nodes are gone: it may begin one   kJoined
-///                they are not, for some time                   kLeaving
-///     any        the log is lost, or has it as lost            kLeaving
+///     kDoubting  that job's nodes have ended: begins another   kJoined
+///                they still run after some time                kLeaving
+///     any        the log is lost, or lists the node as lost    kLeaving
 ///                the job has ended                             kGoodbye
-///     kGoodbye   others have read that, or do not              kGone
-///     kLeaving   its ranks have ended, its entries were read   kGone
+///     kGoodbye   others have read this, or time is up          kGone
+///     kLeaving   its ranks have ended, its entries are read    kGone
 class NodeStateMachine {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -44,13 +44,13 @@ class NodeStateMachine {
   struct Action {
     enum class Kind {
       kPost, // `entry`, into the log
-      kOpenStore, // for the ranks of this epoch; answered by store_opened()
-      kBeginAnew, // by a new NodeStateMachine: the log was one of a job that
+      kOpenStore, // for the ranks of this epoch; answer by store_opened()
+      kBeginAnew, // with a new NodeStateMachine: the log is that of a job that
                   // has ended
-      kStart, // this node's ranks: in membership().plan, place `index`
-      kStop, // them, for `text`
-      kKill, // them, as they were to stop and somebody does not want to wait
-      kExit, // with `code`; `text` says why, where that is no rank's failure
+      kStart, // this node's ranks: place `index` of membership().plan
+      kStop, // the ranks; `text` is the reason
+      kKill, // the stopping ranks, since a user does not want to wait
+      kExit, // with `code`; `text` is the reason if no rank failed
     };
     Kind kind = Kind::kPost;
     Entry entry;
@@ -59,25 +59,25 @@ class NodeStateMachine {
     std::string text;
   };
 
-  /// `self` has the node's id, host, ranks and restarts; `options` and the log
-  /// say the rest.
+  /// `self` has the node's id, host, ranks and restarts; its other fields
+  /// follow from `options` and the log.
   NodeStateMachine(const NodeOptions& options, NodeInfo self, Time now);
 
-  /// The log can be read and written. `address` is this node's for others;
-  /// `serves`: it has the log.
+  /// The log can be read and written. `address`: where others reach this node.
+  /// `serves`: whether this node serves the log.
   void connected(const std::string& address, bool serves, Time now);
-  /// It was lost, for good.
+  /// The connection to the log is permanently lost.
   void log_lost(const std::string& why, Time now);
-  /// It cannot be reached yet, for the reason that people read.
+  /// The log cannot be reached yet; `why` is the reason, for messages.
   void log_unreachable(std::string why) {
     unreachable_ = std::move(why);
   }
-  /// The log has entries that were not sealed as this job's are.
+  /// The log has entries that are not sealed with this job's key.
   void strangers_wrote() {
     has_strangers_ = true;
   }
   void entry(const Entry& entry, Time now);
-  /// How often the log's nodes have made themselves heard; see watched().
+  /// The number of beats of each node of watched().
   void beats(const std::map<std::string, int64_t>& counts, Time now);
 
   void store_opened(int port, Time now);
@@ -89,9 +89,9 @@ class NodeStateMachine {
       Time now);
   /// No rank is left.
   void ranks_ended(bool succeeded, Time now);
-  /// This node is to take part no more.
+  /// This node must leave the job.
   void leave(int code, const std::string& text, Time now);
-  /// The job is to end on all nodes, if this one takes part in it.
+  /// The job must end on all nodes, if this node takes part in it.
   void end_job(int code, const std::string& text, Time now);
   /// The time of deadline() has come.
   void tick(Time now);
@@ -106,9 +106,9 @@ class NodeStateMachine {
   const NodeInfo& self() const {
     return self_;
   }
-  /// The nodes whose beats it wants to hear.
+  /// The nodes whose beats are needed.
   std::vector<std::string> watched() const;
-  /// One line: what it waits for.
+  /// One line: what the node waits for.
   std::string awaited() const;
 
  private:
@@ -116,7 +116,7 @@ class NodeStateMachine {
     int64_t count = -1;
     Time at;
   };
-  /// Of this node.
+  /// The state of this node's ranks.
   enum class Ranks { kNone, kRunning, kStopping, kKilled };
 
   Action& act(Action::Kind kind);
@@ -146,35 +146,35 @@ class NodeStateMachine {
   bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
-  std::string endpoint() const; // for people
+  std::string endpoint() const; // for messages
 
   NodeOptions options_;
   NodeInfo self_;
   Membership log_;
   bool connected_ = false; // the log can be read and written
   State state_ = State::kSeeking;
-  std::string text_; // why, of kDoubting, kOrphaned and kLeaving
-  int code_ = 0; // of kLeaving
-  Time until_; // kDoubting, kGoodbye and kLeaving last at most, or at least
+  std::string text_; // the reason in kDoubting, kOrphaned and kLeaving
+  int code_ = 0; // in kLeaving
+  Time until_; // limit of kDoubting, kGoodbye and kLeaving
   Ranks ranks_ = Ranks::kNone;
-  // The last epochs for which this node did so.
+  // The last epoch for which this node did each of these:
   int ready_epoch_ = 0;
   int opened_epoch_ = 0;
   int started_epoch_ = 0;
-  int idle_epoch_ = 0; // it said that it has no ranks
+  int idle_epoch_ = 0; // it reported that its ranks have ended
   int regrouped_epoch_ = 0;
-  std::set<std::string> reported_; // lost
-  int unread_ = 0; // of what it posted
+  std::set<std::string> reported_; // as lost
+  int unread_ = 0; // of its own entries
   Time answered_; // the log's last sign of life
   Time gathering_since_;
   Time last_join_;
   std::map<std::string, Heard> heard_;
   std::string unreachable_;
   bool has_strangers_ = false;
-  Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
+  Time calm_until_; // until then, an abandoned job stops its ranks
   std::optional<Time> next_;
   std::vector<Action> actions_;
-  Entry dropped_; // while there is no log
+  Entry dropped_; // discarded if there is no log
 };
 
 } // namespace ddp

@@ -14,52 +14,52 @@
 
 namespace ddp {
 
-/// The most bytes that an entry can have.
+/// The maximum size of an entry in bytes.
 constexpr size_t kLargestEntry = 64 * 1024;
 
 /// A log that all agents of a job append to and read in the same order from its
 /// beginning, in a c10d::TCPStore at the rendezvous endpoint or in an etcd. A
-/// helper process speaks to it, so no call here waits for the network.
-/// What is in the log is not to be trusted: see Authenticator.
+/// helper process communicates with it, so no function here waits for the
+/// network. The contents of the log are not trusted: see Authenticator.
 class SharedLog {
  public:
   struct Event {
-    /// As the helper's messages begin.
+    /// The first letter of the helper's message.
     enum class Kind : char {
       kUnreachable = 'U',
-      kRefused = 'R', // ddprun's exit code, and why
-      // The nonce, this node's address for others, 1 if it serves the log.
+      kRefused = 'R', // the exit code of ddprun, and the reason
+      // The nonce, the address of this node for others, 1 if it serves the log.
       kConnected = 'C',
       kEntry = 'E',
-      kBeats = 'B', // "member count", one a line
+      kBeats = 'B', // "member count", one per line
       kLost = 'L'
     };
     Kind kind = Kind::kLost;
-    /// kConnected: the store's nonce; kEntry: the entry; kUnreachable (it tries
-    /// again), kRefused (it cannot) and kLost: why, one line for the user.
+    /// kConnected: the store's nonce. kEntry: the entry. kUnreachable (the
+    /// helper retries), kRefused (it does not) and kLost: the reason, one line
+    /// for the user.
     std::string text = {};
-    /// kConnected: this node's numeric address for others.
+    /// kConnected: the numeric address at which others reach this node.
     std::string own_address = {};
     /// kConnected: whether the helper serves the log.
     bool serves = false;
-    /// kRefused: ddprun's exit code.
+    /// kRefused: the exit code of ddprun.
     int code = 0;
-    /// kBeats: the beats so far of each watched member that ever beat, or
-    /// kDead. Comes with each beat of our own, so it also says that the log
-    /// lives.
+    /// kBeats: the number of beats of each watched member that has sent any, or
+    /// kDead. Sent with each beat of this member, so it also shows that the log
+    /// works.
     std::map<std::string, int64_t> beats = {};
   };
 
   /// Starts the helper, `ddprun-store` or `ddprun-etcd`, which dies with this
-  /// process. Its member is this agent's name, the only one of that name. It
-  /// tries endpoints in turn, with all addresses of a name, until one answers;
-  /// where that is this node's to serve, it serves the store there. Call from
-  /// the main thread. Throws std::system_error.
+  /// process. Its member name is this agent's, and unique. It tries all
+  /// addresses of the endpoints in turn until one answers. If this node serves
+  /// the log, the helper serves the store at the endpoint. Call from the main
+  /// thread. Throws std::system_error.
   SharedLog(const std::string& program, const HelperOptions& options);
 
-  /// Kills the helper, and the store with it where it served that; reaping it
-  /// is left to the process's own loop. What was posted but has not come back
-  /// as an entry may be lost.
+  /// Kills the helper, and thereby a store that it serves; the process's event
+  /// loop reaps it. Posted entries that have not come back may be lost.
   ~SharedLog();
 
   SharedLog(const SharedLog&) = delete;
@@ -73,24 +73,25 @@ class SharedLog {
     return pid_;
   }
 
-  /// The next event, if there is one; does not wait. Before kConnected comes
-  /// only kUnreachable, and nothing after kLost and kRefused.
+  /// The next event, if there is one; does not wait. Only kUnreachable comes
+  /// before kConnected, and nothing after kLost and kRefused.
   std::optional<Event> next();
 
-  /// Appends an entry to the log, as soon as there is one; it comes back by
-  /// next() as everybody's entries do. Dropped where the store is lost, or the
-  /// text is empty. Throws std::length_error above kLargestEntry.
+  /// Appends an entry to the log, once there is one; next() returns it like
+  /// those of other nodes. It is dropped if the store is lost or the text is
+  /// empty. Throws std::length_error above kLargestEntry.
   void post(const std::string& text);
 
-  /// An entry that the helper appends if this process dies without destroying
-  /// the SharedLog; where it serves the store, it dies with it instead.
+  /// Sets an entry that the helper appends if this process dies without
+  /// destroying the SharedLog. A helper that serves the store dies with this
+  /// process instead.
   void set_last_will(const std::string& text);
 
-  /// Whose beats are reported from now on. To be answered to each kBeats: for
-  /// an agent that stands still no one shall wait.
+  /// Sets the members whose beats are reported. Call this after each kBeats, so
+  /// that an agent that hangs sends no beats.
   void watch(const std::vector<std::string>& members);
 
-  /// The job has ended: the helper takes away what no one needs any more, and
+  /// The job has ended: the helper removes keys that are no longer needed, and
   /// ends by itself within seconds.
   void leave();
 
@@ -100,7 +101,7 @@ class SharedLog {
 
   FileDescriptor channel_;
   pid_t pid_ = -1;
-  std::deque<std::string> waiting_; // for a helper that takes nothing just now
+  std::deque<std::string> waiting_; // until the helper accepts more
   bool lost_ = false;
   bool left_ = false;
 };
