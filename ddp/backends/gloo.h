@@ -7,9 +7,8 @@ namespace ddp::backends::gloo {
 /// LibTorch's ProcessGroupGloo, for CPU tensors. Collective.
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
 
-/// The network interface that gloo uses, of which `named` is the group's: as in
-/// torch.distributed, GLOO_SOCKET_IFNAME comes first. Empty: that of an
-/// address.
+/// The network interface for gloo: GLOO_SOCKET_IFNAME, as in torch.distributed,
+/// or else `named`, the group's. Empty: that of the address.
 std::string interface_of(const std::string& named);
 
 } // namespace ddp::backends::gloo

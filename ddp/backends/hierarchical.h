@@ -8,19 +8,19 @@ namespace ddp::backends::hierarchical {
 
 /// The backends that a rank's hierarchical backend consists of.
 struct SubBackends {
-  /// The ranks of this host, in their order; null if this one is alone.
+  /// The ranks of this host, in rank order; null if there is only one.
   c10::intrusive_ptr<c10d::Backend> intra_node;
   /// The first rank of each host, in the order of `Placement`; null on the
-  /// other ranks, and where there is one host only.
+  /// other ranks, and if there is only one host.
   c10::intrusive_ptr<c10d::Backend> inter_node;
   /// All ranks.
   c10::intrusive_ptr<c10d::Backend> flat;
 };
 
-/// A backend for CPU tensors in which what is reduced, broadcast or gathered by
-/// all goes to each host once, through its first rank. What goes from one rank
-/// to one other (messages, gather, scatter, all-to-all) and sparse tensors take
-/// `flat`. `hosts` has each rank's host.
+/// A backend for CPU tensors. Data that is reduced, broadcast or all-gathered
+/// is sent to each host once, through the host's first rank. Data between two
+/// ranks (messages, gather, scatter, all-to-all) and sparse tensors use `flat`.
+/// `hosts` has each rank's host.
 c10::intrusive_ptr<c10d::Backend> create(
     const std::vector<std::string>& hosts,
     int rank,

@@ -8,10 +8,10 @@
 
 namespace ddp::backends::mpi {
 
-/// MPI counts the elements of a message in `int`.
+/// The maximum number of elements of a message, which MPI counts in `int`.
 constexpr int64_t kLargestPiece = int64_t(1) << 30;
 
-/// Ranks that reach each other over MPI: an `MPI_Comm` of ours.
+/// Ranks that communicate over MPI: an `MPI_Comm` that this library owns.
 class Communicator {
  public:
   Communicator() = default;
@@ -22,55 +22,55 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// The ranks that pass the same `color` (from 0 on), ordered by `key` and
-  /// then by rank; null if `color` is -1. Collective.
+  /// A communicator of the ranks that pass the same `color` (at least 0),
+  /// ordered by `key` and then by rank; null if `color` is -1. Collective.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Rank 0's text. Collective.
+  /// Returns rank 0's text. Collective.
   virtual std::string broadcast(const std::string& text) = 0;
 
   /// A backend for CPU and CUDA tensors on a duplicate of this communicator, so
-  /// that its messages do not mix with others. Of `options` it uses the
-  /// timeout. Longer tensors are passed to MPI in pieces of `largest` elements.
-  /// Collective.
+  /// that its messages do not mix with others. It uses only the timeout of
+  /// `options`. Tensors of more than `largest` elements are passed to MPI in
+  /// pieces of that size. Collective.
   virtual c10::intrusive_ptr<c10d::Backend> create(
       const BackendOptions& options,
       int64_t largest = kLargestPiece) = 0;
 };
 
-/// What libddp_mpi does. That is a library of its own, which is loaded when it
-/// is asked for, so that ddp itself does not need MPI.
+/// The functions of libddp_mpi, a separate library that is loaded on demand, so
+/// that ddp itself does not need MPI.
 struct Library {
-  /// ddp's version that it belongs to.
+  /// The version of ddp that the library belongs to.
   const char* version;
 
-  /// Whether someone has initialised MPI in this process, and no one ended it.
+  /// Whether MPI is initialised in this process, and not finalised.
   bool (*initialized)();
 
-  /// A duplicate of MPI_COMM_WORLD. Initialises MPI where no one has, and then
-  /// ends it with the process. Collective: it and what is done with the
-  /// communicator throw `c10::DistBackendError` where not all ranks come within
-  /// `timeout`.
+  /// A duplicate of MPI_COMM_WORLD. If MPI is not initialised, initialises it,
+  /// and finalises it at the end of the process. Collective: this function and
+  /// those of the communicator throw `c10::DistBackendError` if not all ranks
+  /// call them within `timeout`.
   std::shared_ptr<Communicator> (*world)(std::chrono::milliseconds timeout);
 
-  /// A duplicate of the program's own `MPI_Comm`, which lies at `handle` and
-  /// has `size` bytes there. Throws `c10::ValueError` if that is not how the
-  /// MPI that this was built with keeps them. Collective, as `world`.
+  /// A duplicate of the program's `MPI_Comm`, which is at `handle` and has
+  /// `size` bytes. Throws `c10::ValueError` if the MPI of this build represents
+  /// communicators differently. Collective, as `world`.
   std::shared_ptr<Communicator> (*adopt)(
       const void* handle,
       size_t size,
       std::chrono::milliseconds timeout);
 };
 
-/// Loads libddp_mpi, from beside ddp's own library or from where the loader
-/// looks, once. Throws `c10::Error` if it cannot be loaded or is of another
+/// Loads libddp_mpi once, from the folder of ddp's library or from the loader's
+/// search path. Throws `c10::Error` if it cannot be loaded or has another
 /// version.
 const Library& library();
 
-/// Why `library()` would throw; empty if it would not.
+/// The error that `library()` would throw; empty if none.
 std::string unavailable();
 
-/// The function that libddp_mpi exports for `library()`, under this name.
+/// The name of the function that libddp_mpi exports for `library()`.
 constexpr const char* kEntry = "ddp_mpi_library";
 using Entry = const Library* (*)();
 

@@ -12,37 +12,36 @@ bool available();
 
 /// The GPUs that a process may use.
 struct UsableGpus {
-  /// Bus address of each, in CUDA's order: two processes that name the same
-  /// one share it, whatever index they know it by.
+  /// The bus address of each GPU, in CUDA's order. Two processes with the same
+  /// address share the GPU, even if its index differs between them.
   std::vector<std::string> bus_addresses;
-  /// Why there are none, if so; empty if the host has none.
+  /// Why there is no usable GPU; empty if the host has none.
   std::string note;
 };
 
 UsableGpus usable_gpus();
 
 /// LibTorch's ProcessGroupNCCL, on streams of high priority;
-/// `eagerConnectSingleDevice` connects it for tensors on `device`. A tensor on
-/// another GPU, of a model on several, connects it for that one too, within its
-/// first collective. An error or a timeout of a collective does not end the
-/// process, as it does by default: `getError` tells of it, and someone has to
-/// look. Throws `c10::Error` if `available()` is false.
+/// `eagerConnectSingleDevice` connects it for tensors on `device`. The first
+/// collective with a tensor on another GPU (of a model on several) connects it
+/// for that GPU, too. Unlike by default, an error or a timeout of a collective
+/// does not end the process: the caller must poll `getError`. Throws
+/// `c10::Error` if `available()` is false.
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device);
 
-/// Writes what the flight recorder knows of this process's collectives to a
-/// file, in the form that `torchfrtrace` reads, and returns its path; empty
-/// where nothing is recorded (TORCH_FR_BUFFER_SIZE=0). TORCH_FR_DUMP_TEMP_FILE
-/// chooses the path, to which the rank is added.
+/// Writes NCCL's flight record of this process to a file that `torchfrtrace`
+/// can read, and returns its path; empty if recording is off
+/// (TORCH_FR_BUFFER_SIZE=0). TORCH_FR_DUMP_TEMP_FILE sets the path, to which
+/// the rank is added.
 std::string write_flight_record(int64_t rank);
 
-/// Forgets the error of this thread's last call of CUDA, which the next check
-/// of a kernel's launch would throw.
+/// Clears the error of this thread's last CUDA call, which the next check of a
+/// kernel launch would throw.
 void clear_last_error();
 
-/// Whether work for `device` is being recorded into a CUDA graph, on its
-/// current stream.
+/// Whether the current stream of `device` is capturing a CUDA graph.
 bool is_capturing(c10::Device device);
 
 } // namespace ddp::backends::nccl

@@ -7,17 +7,17 @@
 
 namespace ddp::backends::shm {
 
-/// Why this process cannot share memory with others of its host, `ranks` in
-/// all; empty if it can.
+/// Why this process cannot share memory with the others of its host, of `ranks`
+/// processes in total; empty if it can.
 std::string unavailable(int64_t ranks);
 
-/// A backend of ours for CPU tensors of ranks that share a host: memory that
-/// all of them map, which is gone with the processes however they end. Needs
-/// Linux 5.3. Collective.
+/// This library's backend for CPU tensors of ranks that share a host. All ranks
+/// map shared memory, which the system frees when the processes end in any way.
+/// Needs Linux 5.3. Collective.
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
 
-/// Which of these ranks of a backend of `create` has ended, in words; empty
-/// where none has.
+/// A text about one of these ranks that has ended; empty if none has. The
+/// backend must be one of `create`.
 std::string ended_rank(
     const c10d::Backend& backend,
     const std::vector<int64_t>& ranks);

@@ -12,8 +12,8 @@ namespace ddp::backends {
 /// "SUM", for messages.
 const char* reduction_name(c10d::ReduceOp::RedOpType kind);
 
-/// Checks what a backend's collectives are called with; they throw
-/// `c10::ValueError`, with the collective's name.
+/// Checks the arguments of a backend's collectives. The functions throw
+/// `c10::ValueError` that names the collective.
 class Arguments {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -23,19 +23,21 @@ class Arguments {
 
   /// "all_reduce over shm".
   std::string over(const char* name) const;
-  /// Throws `c10::DistBackendError` if there is an error that ended the group.
+  /// Throws `c10::DistBackendError` if `error`, which ended the group, is not
+  /// empty.
   void check_usable(const char* name, const std::string& error) const;
 
-  /// That it is strided, without gaps or overlaps, and that its memory holds
-  /// its values.
+  /// Checks that `tensor` is strided, without gaps or overlaps, and that its
+  /// memory holds its values.
   void check_dense(const char* name, const at::Tensor& tensor) const;
   void check_contiguous(const char* name, const at::Tensor& tensor) const;
   void check_on_cpu(const char* name, const at::Tensor& tensor) const;
   const at::Tensor& only(const char* name, const Tensors& tensors) const;
-  /// The list, with one entry for each rank.
+  /// Checks that `lists` has one list, with one entry for each rank, and
+  /// returns it.
   const Tensors& only_list(const char* name, const std::vector<Tensors>& lists)
       const;
-  /// That there is one entry for each rank.
+  /// Checks that there is one entry for each rank.
   void check_list(const char* name, size_t length) const;
   void check_same_dtype(
       const char* name,
@@ -43,16 +45,16 @@ class Arguments {
       at::TensorList others) const;
   void check_root(const char* name, int64_t root) const;
   void check_peer(const char* name, int peer) const;
-  /// That this rank, not the root, has no lists.
+  /// Checks that this rank, which is not the root, passes no lists.
   void check_no_lists(const char* name, const std::vector<Tensors>& lists)
       const;
-  /// The parts of an all_to_all_single of these lengths along the first
-  /// dimension, or equal ones.
+  /// The parts of a tensor of all_to_all_single, with these lengths along the
+  /// first dimension, or equal ones.
   Tensors parts(
       const char* name,
       const at::Tensor& tensor,
       const std::vector<int64_t>& lengths) const;
-  /// Equal parts of a tensor, as many as ranks, of `numel` elements each.
+  /// One part of the tensor for each rank, of `numel` elements each.
   Tensors equal_parts(const char* name, const at::Tensor& tensor, int64_t numel)
       const;
 

@@ -12,9 +12,9 @@ class Store;
 
 namespace ddp::backends {
 
-/// What a backend needs to connect the ranks of one group.
+/// What a backend needs to connect the ranks of a group.
 struct BackendOptions {
-  /// Keys of this group alone.
+  /// A store with the keys of this group only.
   c10::intrusive_ptr<c10d::Store> store;
   /// The group's name, the same on all ranks.
   std::string name;
@@ -23,7 +23,7 @@ struct BackendOptions {
   std::chrono::milliseconds timeout{};
   /// The address of this host that the other ranks can reach.
   std::string address;
-  /// The network interface to talk over; empty: that of `address`.
+  /// The network interface to use; empty: that of `address`.
   std::string interface {};
 };
 

@@ -10,14 +10,14 @@
 
 namespace ddp::backends {
 
-/// Waits for the time at most; whether it has ended. Throws its error. Some of
-/// gloo's are never complete, but end all the same.
+/// Waits for at most `time`, and returns whether `work` has ended. Throws its
+/// error. Some of gloo's works end without ever being complete.
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 
-/// How the text of a timeout begins, before the seconds.
+/// The beginning of the text of a timeout, before the seconds.
 constexpr const char* kTimedOut = "timed out after ";
 
-/// Of a process that did not leave its group.
+/// The end of a text about a process that ended without leaving its group.
 constexpr const char* kHasEnded = ") has ended";
 
 /// "timed out after 14 s".
@@ -25,25 +25,25 @@ inline std::string timed_out_after(std::chrono::milliseconds time) {
   return c10::str(kTimedOut, seconds(time), " s");
 }
 
-/// What all operations of our own backends have.
+/// The common data of all operations of this library's backends.
 struct OperationInfo {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   /// "all_reduce", for messages.
   const char* name = "";
   std::chrono::milliseconds timeout{};
-  /// What it fills, as the caller knows it.
+  /// The outputs, as the caller passed them.
   std::vector<at::Tensor> outputs{};
-  /// Of all tensors, for messages; -1: not said.
+  /// The bytes of all tensors, for messages; -1: unknown.
   int64_t bytes = 0;
 };
 
-/// An operation of one of our own backends: what it fills, why it failed, and a
-/// future for those who ask for one.
+/// An operation of one of this library's backends, with its outputs, its error,
+/// and, on request, a future.
 class BackendWork : public c10d::Work {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The rank whose operation it is.
+  /// The rank that the operation belongs to.
   struct Member {
     const char* backend;
     int rank;
@@ -52,8 +52,8 @@ class BackendWork : public c10d::Work {
 
   BackendWork(const Member& member, OperationInfo info);
 
-  /// Without a timeout it throws at the operation's own, which breaks the
-  /// group. A shorter one ends this wait only, by an exception too; the
+  /// Without a timeout, throws at the operation's own timeout, which breaks the
+  /// group. A shorter timeout also throws, but ends only this wait; the
   /// operation continues.
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override;
@@ -63,8 +63,8 @@ class BackendWork : public c10d::Work {
  protected:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-  /// Returns whether it has ended, with or without an error, after a wait until
-  /// then at most.
+  /// Waits until at most `until`. Returns whether the operation has ended, with
+  /// or without an error.
   virtual bool ends_until(Clock::time_point until) = 0;
   /// "all_reduce of 12 bytes (operation 2 of its group) over shm on rank 1 of
   /// 3".
@@ -73,11 +73,12 @@ class BackendWork : public c10d::Work {
   virtual void complete_future(c10::ivalue::Future& future) const;
 
   void set_error(const std::string& text);
-  /// It has ended: futures are complete from now on. Returns the one that
-  /// someone has, if any, for the caller to complete.
+  /// Call this when the operation has ended: later futures are complete.
+  /// Returns the future that was requested before, if any, for the caller to
+  /// complete.
   Future end_future();
-  /// Completes the future, if it is one, on a thread that must not throw. Says
-  /// what a callback threw, or nothing.
+  /// Completes the future, if it is not null, on a thread that must not throw.
+  /// Returns the error of a callback that threw, or an empty text.
   std::string call_back(const Future& future) const;
 
   const Member member_;
@@ -86,12 +87,13 @@ class BackendWork : public c10d::Work {
   const int64_t bytes_;
   const std::chrono::milliseconds timeout_;
   const Clock::time_point deadline_;
-  /// Among the group's operations; 0: it is not counted.
+  /// The number among the group's operations; 0: not counted.
   uint64_t number_ = 0;
   std::exception_ptr error_;
 
  private:
-  /// Made when it is asked for, as few are. Both are guarded by Work's mutex.
+  /// Created on request, since few are needed. Both are guarded by the mutex of
+  /// Work.
   Future future_;
   bool has_ended_ = false;
 };

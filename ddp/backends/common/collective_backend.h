@@ -9,8 +9,8 @@
 
 namespace ddp::backends {
 
-/// c10d's collectives, put as the few things that our own backends do, with
-/// arguments that have been checked.
+/// Checks the arguments of c10d's collectives, and reduces them to the few
+/// operations that this library's backends implement.
 class CollectiveBackend : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -55,7 +55,7 @@ class CollectiveBackend : public c10d::Backend {
       const c10d::ReduceScatterOptions&) override;
 
  protected:
-  /// What the program called.
+  /// The call of the program.
   struct Call {
     Call(c10d::OpType its_type, const char* its_name)
         : type(its_type), name(its_name) {}
@@ -70,45 +70,46 @@ class CollectiveBackend : public c10d::Backend {
     /// "all_reduce", for messages.
     const char* name;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
-    /// Whether the caller did not say that it waits at once.
+    /// False if the caller announced that it waits at once.
     bool async = true;
   };
 
-  /// What this rank sends to each rank and gets from each, by rank; undefined:
-  /// nothing. One tensor to send goes to all.
+  /// The tensors that this rank sends to and receives from each rank, by rank;
+  /// undefined: nothing. A single tensor to send goes to all ranks.
   struct Exchange {
     Tensors to_ranks;
     Tensors from_ranks;
     at::ScalarType dtype = at::kByte;
-    /// The rank that sends or gets all, or -1.
+    /// The rank that sends or receives everything, or -1.
     int64_t root = -1;
   };
 
-  /// The sum, or another reduction, of what the ranks have for this one.
+  /// The sum, or another reduction, of the ranks' inputs for this rank.
   struct Part {
     at::Tensor output;
-    /// What this rank has for each.
+    /// This rank's input for each rank.
     Tensors inputs;
   };
 
-  /// Exchanges, one after the other, that are one operation.
+  /// A sequence of exchanges that form one operation.
   struct Plan {
     std::vector<Exchange> exchanges;
-    /// What they fill, as the caller knows it.
+    /// The outputs, as the caller passed them.
     Tensors outputs{};
-    /// More, once these are done, of tensors that it and `finish` hold.
+    /// Returns further exchanges when the first ones are complete. It and
+    /// `finish` must hold the tensors of these.
     std::function<std::vector<Exchange>()> next{};
-    /// What is left to do in the end.
+    /// The work after the last exchange.
     std::function<void()> finish{};
   };
 
   virtual WorkPtr exchange(const Call& call, Plan plan) = 0;
-  /// The output gets the inputs of all ranks, one after the other.
+  /// Concatenates the inputs of all ranks in the output.
   virtual WorkPtr all_gather_into(
       const Call& call,
       const at::Tensor& output,
       const at::Tensor& input);
-  /// Reduces a dense tensor in place, which has not been checked.
+  /// Reduces a dense tensor in place; the tensor is not checked yet.
   virtual WorkPtr all_reduce(
       const Call& call,
       const at::Tensor& tensor,
@@ -131,8 +132,7 @@ class CollectiveBackend : public c10d::Backend {
       const Call& call,
       const at::Tensor& input,
       const Tensors& outputs) const;
-  /// Each rank gets the entries of all, and adds them in the order of the
-  /// ranks.
+  /// Each rank receives the entries of all ranks, and adds them in rank order.
   WorkPtr sparse_sum(
       const Call& call,
       const at::Tensor& tensor,

@@ -7,7 +7,7 @@
 
 namespace ddp::backends {
 
-/// A backend that hands its calls on to another.
+/// A backend that forwards its calls to another one.
 class ForwardingBackend : public c10d::Backend {
  public:
   using c10d::Backend::Backend;
@@ -15,8 +15,8 @@ class ForwardingBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-// A collective of c10d's: its parameters and options, and what the ranks have
-// to agree on.
+// A collective of c10d: its parameters and options, and the values on which the
+// ranks must agree.
 #define DDP_FORWARD(method, Outputs, Inputs, Options, call)           \
   WorkPtr method(                                                     \
       Outputs& outputs, Inputs& inputs, const c10d::Options& options) \
@@ -42,7 +42,7 @@ class ForwardingBackend : public c10d::Backend {
       call_of("all_reduce_coalesced", tensors, reduction(options)))
   DDP_FORWARD_IN_PLACE(reduce, ReduceOptions,
       call_of("reduce", tensors, reduction(options) + ", " + root(options)))
-  // Parts may differ in length; what is to come is the same on all ranks.
+  // Parts may differ in length; the outputs are the same on all ranks.
   DDP_FORWARD(allgather, TensorLists, Tensors, AllgatherOptions,
       call_of("all_gather", first_of(outputs)))
   DDP_FORWARD(_allgather_base, at::Tensor, at::Tensor, AllgatherOptions,
@@ -118,7 +118,7 @@ class ForwardingBackend : public c10d::Backend {
   using Launch = c10::function_ref<WorkPtr(c10d::Backend& to)>;
   /// Launches a collective on the other backend.
   virtual WorkPtr forward(const debug::Call& call, Launch launch) = 0;
-  /// The same for a message between two ranks.
+  /// Launches a message between two ranks on the other backend.
   virtual WorkPtr forward_message(const debug::Call& call, Launch launch) = 0;
 
  private:
@@ -130,7 +130,7 @@ class ForwardingBackend : public c10d::Backend {
   static std::string root(const Options& options) {
     return c10::str("root ", options.rootRank);
   }
-  /// There is a list for each of a rank's GPUs, and that is one.
+  /// c10d has a list for each GPU of a rank; here, a rank has one.
   static at::TensorList first_of(const TensorLists& lists) {
     return lists.empty() ? at::TensorList() : at::TensorList(lists.front());
   }

@@ -6,8 +6,9 @@
 
 namespace ddp::backends::hierarchical {
 
-/// Which ranks share hosts. Hosts are numbered by their first ranks, which lead
-/// them; places on a host, from 0 on, are in the order of the ranks.
+/// Which ranks share a host. Hosts are numbered in the order of their first
+/// ranks, which act for them. Places on a host are numbered from 0 in rank
+/// order.
 struct Placement {
   explicit Placement(const std::vector<std::string>& hosts);
 
@@ -15,12 +16,12 @@ struct Placement {
     return static_cast<int64_t>(ranks.size());
   }
 
-  /// By rank.
+  /// The host of each rank.
   std::vector<int> host;
   std::vector<int> place;
-  /// By host.
+  /// The ranks of each host.
   std::vector<std::vector<int>> ranks;
-  /// The number of ranks on the host that has the most.
+  /// The largest number of ranks on a host.
   int most = 0;
 };
 

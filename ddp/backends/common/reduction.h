@@ -8,12 +8,12 @@
 
 namespace ddp::backends::shm {
 
-/// How elements of several ranks become one, in the order of the ranks. Half
-/// and bfloat16 are computed in float and rounded once.
+/// Reduces elements of several ranks, in rank order. Half and bfloat16 are
+/// computed in float and rounded once.
 class Reduction {
  public:
-  /// Throws `c10::ValueError` if the dtype has no such operation. A mean is the
-  /// sum; who asks for it divides.
+  /// Throws `c10::ValueError` if the dtype has no such operation. A mean is
+  /// computed as a sum, which the caller divides.
   Reduction(c10::ScalarType dtype, const c10d::ReduceOp& op);
 
   /// Reduces `count` elements at `sources` into each of `targets`, which may be
@@ -32,7 +32,7 @@ class Reduction {
 
  private:
   Function function_;
-  /// In each element.
+  /// The real numbers in each element.
   int64_t numbers_ = 1;
 };
 

@@ -6,17 +6,17 @@
 
 namespace ddp::backends {
 
-/// Wakes a thread at once or later. To set it costs no change of thread, which
-/// to wake one at once does.
+/// Wakes a thread after a delay. Setting a delay does not switch threads;
+/// waking a thread at once does.
 class Timer {
  public:
-  /// Throws `c10::Error` if the process may open no more files.
+  /// Throws `c10::Error` if the process cannot open more files.
   Timer();
 
-  /// Lets `wait` return after `delay`; what was set before no longer holds.
+  /// Makes `wait` return after `delay`; replaces an earlier setting.
   void set(std::chrono::nanoseconds delay);
 
-  /// Returns at the time that is set, or has passed since the last return.
+  /// Returns at the set time; at once if that has passed since the last return.
   void wait();
 
  private:

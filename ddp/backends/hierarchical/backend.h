@@ -8,9 +8,9 @@
 
 namespace ddp::backends::hierarchical {
 
-/// Collectives that pass each host's first rank. They run one after another on
-/// other threads, so that its parts see them in the same order on all ranks. A
-/// failure breaks it. Destroyed amid operations it breaks them off.
+/// Collectives through each host's first rank. They run one after another on
+/// other threads, so that the sub-backends see the same order on all ranks. A
+/// failure breaks the backend. The destructor aborts running operations.
 class Backend final : public ForwardingBackend {
  public:
   using Timeout = std::chrono::milliseconds;
@@ -31,8 +31,7 @@ class Backend final : public ForwardingBackend {
   void abort() override;
   void shutdown() override;
 
-  // Through the hosts' first ranks. What would gain nothing there goes
-  // directly.
+  // These use the hosts' first ranks, unless that has no advantage.
   WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
   WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
       override;
@@ -55,9 +54,10 @@ class Backend final : public ForwardingBackend {
   WorkPtr barrier(const c10d::BarrierOptions&) override;
 
  private:
-  /// Throws where the backend is broken.
+  /// Throws if the backend is broken.
   void check_usable(const char* name) const;
-  // On the caller's thread, so that the part sees the same order on all ranks.
+  // Launched on the caller's thread, so that the sub-backend sees the same
+  // order on all ranks.
   WorkPtr forward(const debug::Call& call, Launch launch) override;
   WorkPtr forward_message(const debug::Call& call, Launch launch) override;
   WorkPtr push(
@@ -66,18 +66,18 @@ class Backend final : public ForwardingBackend {
       const Tensors& outputs,
       std::function<void()> body);
 
-  /// The elements of a dense tensor without gaps, in the order of its memory,
-  /// which they share. Throws `c10::ValueError` if it is not on the CPU.
+  /// A flat view of a dense tensor without gaps, in memory order. Throws
+  /// `c10::ValueError` if the tensor is not on the CPU.
   at::Tensor elements(const char* name, const at::Tensor& tensor) const;
-  /// The elements of a tensor to be reduced.
+  /// The flat view of a tensor to reduce.
   at::Tensor operand(
       const char* name,
       const at::Tensor& tensor,
       const c10d::ReduceOp& op) const;
-  /// The elements of a contiguous tensor that has to have so many.
+  /// The flat view of a contiguous tensor that must have `numel` elements.
   at::Tensor row(const char* name, const at::Tensor& tensor, int64_t numel)
       const;
-  /// `result`: the outputs as the caller knows them.
+  /// `result`: the outputs, as the caller passed them.
   WorkPtr all_gather(
       c10d::OpType type,
       const char* name,
@@ -94,7 +94,7 @@ class Backend final : public ForwardingBackend {
 
   std::shared_ptr<Steps> steps_;
   const Arguments arguments_;
-  /// Whether collectives have gone directly since the last barrier.
+  /// Whether collectives have used `flat` since the last barrier.
   std::atomic<bool> sent_flat_{false};
   std::shared_ptr<Queue> queue_;
 };

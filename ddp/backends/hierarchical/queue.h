@@ -10,10 +10,10 @@
 
 namespace ddp::backends::hierarchical {
 
-/// A collective that runs on a thread of the queue's.
+/// A collective that runs on a thread of the queue.
 class Operation final : public BackendWork {
  public:
-  /// `body` throws where it fails.
+  /// `body` throws if it fails.
   Operation(
       const Member& member,
       OperationInfo info,
@@ -22,9 +22,9 @@ class Operation final : public BackendWork {
  private:
   friend class Queue;
 
-  /// Why it failed; empty if it did not.
+  /// Runs the operation. Returns its error; empty if it did not fail.
   std::string run();
-  /// Sets the outcome. Returns the future, if someone has it.
+  /// Sets the result. Returns the future, if it was requested.
   Future settle(const std::string& error);
   bool ends_until(Clock::time_point until) override;
 
@@ -32,33 +32,34 @@ class Operation final : public BackendWork {
 };
 
 /// Runs operations one after another, in the order of the calls, on other
-/// threads: while one calls those back that have an operation's future, who may
-/// use the queue, another continues. The first operation that fails breaks it:
-/// later ones fail with its reason.
+/// threads. While one thread runs the callbacks of an operation's future, which
+/// may use the queue, another thread continues. The first operation that fails
+/// breaks the queue: later ones fail with the same reason.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  /// `break_off` is called when an operation has failed, or must end.
+  /// `break_off` is called when an operation has failed, or must be aborted.
   explicit Queue(std::function<void()> break_off);
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// Breaks off what is under way, and waits for the threads, but the calling
-  /// one, which may be one of them: it ends when its callback returns.
+  /// Aborts the running operation, and waits for the threads. If the calling
+  /// thread is one of them, it is not waited for: it ends when its callback
+  /// returns.
   void stop();
 
   void push(const c10::intrusive_ptr<Operation>& operation);
   void break_off(const std::string& reason);
-  /// Why it is of no more use; empty while it works.
+  /// Why the queue is broken; empty if it is not.
   std::string first_error() const;
   uint64_t pushed() const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Starts a thread where none is about to look for operations.
+  /// Starts a thread if none will look for operations.
   void provide_thread();
   void run();
-  /// The reason of its failure; empty if it did not fail.
+  /// Returns the operation's error; empty if it did not fail.
   std::string run(Operation& operation);
   void fail(const std::string& reason);
 
@@ -69,7 +70,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   detail::FirstError first_error_;
   uint64_t pushed_ = 0;
   bool running_ = false;
-  /// How many there are, and how many of them call back.
+  /// The number of threads, and of those that run callbacks.
   int threads_ = 0;
   int calling_back_ = 0;
 };

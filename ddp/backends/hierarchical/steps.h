@@ -6,12 +6,13 @@
 
 namespace ddp::backends::hierarchical {
 
-/// The number of elements of the largest.
+/// The number of elements of the largest tensor.
 int64_t longest(const std::vector<at::Tensor>& tensors);
 
-/// What collectives do on the backend's thread. They share it, since the thread
-/// may be at one when the backend is destroyed. If tensors are gathered or
-/// scattered, they are rows, by host and place, each as long as the longest.
+/// The steps of collectives on the backend's thread. Collectives share
+/// ownership, since one may be running when the backend is destroyed. Tensors
+/// to gather or scatter are rows, by host and place, each as long as the
+/// longest.
 class Steps {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -37,10 +38,10 @@ class Steps {
       const Tensors& inputs,
       const c10d::ReduceScatterOptions& options) const;
 
-  /// Ends what waits for a part, and aborts the parts; once.
+  /// Ends the waits for sub-backends and aborts these; only once.
   void break_off();
 
-  /// Calls a method of each part that this rank has.
+  /// Calls a method of each sub-backend of this rank.
   template <typename Method, typename... Arguments>
   void for_parts(Method method, Arguments... arguments) const {
     for (const auto* part : {&intra_node, &inter_node, &flat}) {
@@ -55,7 +56,7 @@ class Steps {
   const SubBackend flat;
 
  private:
-  /// A rank's row of that length.
+  /// A rank's row, cut to `length`.
   at::Tensor row_of(const at::Tensor& rows, int rank, int64_t length) const;
 
   const Placement placement_;

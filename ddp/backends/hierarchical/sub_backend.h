@@ -8,18 +8,18 @@
 
 namespace ddp::backends::hierarchical {
 
-/// One of the backends that a hierarchical backend consists of. Each collective
-/// starts, and `finish` waits for it; on a rank without this one they do
-/// nothing. The operation AVG adds up; who asked for it divides. What gloo
-/// cannot reduce is gathered, and reduced by each rank. Errors say which part
-/// it was.
+/// One of the backends that a hierarchical backend consists of. Functions start
+/// a collective, and `finish` waits for it; they do nothing on a rank without
+/// this sub-backend. AVG is computed as a sum, which the caller divides.
+/// Tensors that gloo cannot reduce are gathered, and reduced by each rank.
+/// Errors name the sub-backend.
 class SubBackend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Launch = std::function<WorkPtr(c10d::Backend& part)>;
   using Timeout = std::chrono::milliseconds;
 
-  /// Waits end where `broken_off` is set, also for parts that cannot abort.
+  /// Setting `broken_off` ends waits, even for backends that cannot abort.
   SubBackend(
       c10::intrusive_ptr<c10d::Backend> part,
       const char* where,
@@ -34,12 +34,12 @@ class SubBackend {
 
   WorkPtr reduce(at::Tensor, const c10d::ReduceOp&, int root, Timeout) const;
   WorkPtr all_reduce(at::Tensor, const c10d::ReduceOp&, Timeout) const;
-  // What moves data moves bytes.
+  // Functions that only move data treat it as bytes.
   WorkPtr broadcast(const at::Tensor&, int root, Timeout) const;
-  /// `rows`: on rank 0, one for each rank.
+  /// `rows`: on rank 0, one row for each rank.
   WorkPtr gather(at::Tensor row, const at::Tensor& rows, Timeout) const;
   WorkPtr scatter(const at::Tensor& row, const at::Tensor& rows, Timeout) const;
-  /// `rows`: one for each rank.
+  /// `rows`: one row for each rank.
   WorkPtr all_gather(const at::Tensor& row, const at::Tensor& rows, Timeout)
       const;
   WorkPtr reduce_scatter(
@@ -50,10 +50,10 @@ class SubBackend {
 
  private:
   [[noreturn]] void fail(const std::exception& error) const;
-  /// Waits for one that the part has started.
+  /// Waits for a collective that the backend has started.
   void await(c10d::Work& work) const;
   bool can_reduce(const at::Tensor& tensor) const;
-  /// All-reduces what the part cannot.
+  /// All-reduces a tensor that the backend cannot reduce.
   void reduce_here(const at::Tensor&, const c10d::ReduceOp&, Timeout) const;
 
   const c10::intrusive_ptr<c10d::Backend> backend_;

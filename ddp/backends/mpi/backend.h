@@ -5,33 +5,36 @@
 
 namespace ddp::backends::mpi {
 
-/// c10d's collectives over a communicator of its own, for dense tensors on the
+/// c10d's collectives over a separate communicator, for dense tensors on the
 /// CPU or a CUDA GPU. Tensors that are reduced, broadcast, sent or received may
-/// have any dense layout, the same on all ranks; others are contiguous. An
-/// all-reduce by SUM takes a sparse COO tensor on the CPU as well.
+/// have any dense layout, the same on all ranks; others must be contiguous. An
+/// all-reduce by SUM also accepts a sparse COO tensor on the CPU.
 ///
 /// An operation that does not complete within its timeout breaks the backend:
-/// MPI can neither cancel it nor let others pass it. Later calls throw at once.
+/// MPI can neither cancel it nor let later ones overtake it. Later calls throw
+/// at once.
 ///
-/// Where MPI may be called by the program's own threads only (it initialised
-/// MPI without MPI_THREAD_MULTIPLE), collectives end before the call returns,
-/// and sends and receives within `wait`, `isCompleted` or later calls.
+/// If only the program's threads may call MPI (the program initialised MPI
+/// without MPI_THREAD_MULTIPLE), collectives end before the call returns, and
+/// sends and receives progress only within `wait`, `isCompleted` or later
+/// calls.
 class Backend final : public CollectiveBackend {
  public:
-  /// `largest`: how many elements one call of MPI may get.
+  /// `largest`: the maximum number of elements for one call of MPI.
   Backend(
       std::shared_ptr<Channel> channel,
       std::chrono::milliseconds timeout,
       int64_t largest);
 
   uint64_t getSequenceNumberForGroup() override;
-  /// Breaks the backend; what is under way ends by itself or at its timeout.
+  /// Breaks the backend; running operations end by themselves or at their
+  /// timeout.
   void abort() override;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// Rank 0 throws with the ranks that did not come in time.
+  /// Rank 0 throws with the ranks that did not arrive in time.
   void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
       override;
   WorkPtr send(Tensors&, int peer, int tag) override;
@@ -39,13 +42,13 @@ class Backend final : public CollectiveBackend {
   WorkPtr recvAnysource(Tensors&, int tag) override;
 
  private:
-  /// An operation that the caller is putting together.
+  /// A new operation, to which the caller adds steps.
   Task task(const Call& call) const;
   WorkPtr launch(Task task);
 
   /// Throws `c10::ValueError` if MPI cannot use `tensor`.
   void add(Task& task, const at::Tensor& tensor) const;
-  /// What MPI reads, or reads and fills, in the place of `tensor`.
+  /// The tensor that MPI reads, or reads and fills, instead of `tensor`.
   at::Tensor input(Task& task, const at::Tensor& tensor) const;
   at::Tensor output(Task& task, const at::Tensor& tensor) const;
 
@@ -62,8 +65,8 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const Part& part,
       const c10d::ReduceOp& reduce_op) override;
-  /// By the call's type sends the tensor to a rank, or receives it from one, or
-  /// from any.
+  /// Sends the tensor to a rank, or receives it from one rank or any, depending
+  /// on the type of the call.
   WorkPtr message(
       const Call& call,
       const at::Tensor& tensor,

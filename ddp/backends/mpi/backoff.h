@@ -8,15 +8,15 @@
 
 namespace ddp::backends::mpi {
 
-/// The pauses between two looks at operations that are under way: none at
-/// first, since to offer the core to others takes as long as a small operation;
-/// then such offers; then growing sleeps, so that ranks that share cores do not
-/// take them from each other.
+/// The pauses between polls of running operations. At first there are none,
+/// since yielding the core takes as long as a small operation. Then the thread
+/// yields, and later sleeps for growing times, so that ranks that share cores
+/// do not block each other.
 class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `spin`: how long there are none. `patience`: when sleeps begin.
+  /// `spin`: how long there are no pauses. `patience`: when sleeps begin.
   Backoff(std::chrono::microseconds spin, std::chrono::microseconds patience)
       : spin_(spin), patience_(patience) {}
 

@@ -9,13 +9,13 @@
 
 namespace ddp::backends::mpi {
 
-/// Drives this process's operations; one per process, as MPI is.
+/// Drives this process's operations. There is one per process, as for MPI.
 ///
 /// Operations on one communicator start in the order in which they were
-/// submitted. A thread that waits for one drives them all itself, which saves
-/// two changes of thread per operation; while no one waits, a thread of the
-/// engine's does, which sleeps where there is nothing to do. Where only the
-/// program's threads may call MPI there is no such thread.
+/// submitted. A thread that waits for an operation drives all of them, which
+/// saves two thread switches per operation. While no thread waits, the engine's
+/// thread drives them, and sleeps if there is nothing to do. The engine has no
+/// thread if only the program's threads may call MPI.
 class Engine {
  public:
   /// Initialises MPI at the first call.
@@ -27,20 +27,22 @@ class Engine {
 
   void submit(const c10::intrusive_ptr<Operation>& operation);
 
-  /// Waits until it is complete or `until` has come; whether it is complete.
+  /// Waits until the operation is complete or `until`; returns whether it is
+  /// complete.
   bool wait(Operation& operation, Operation::Clock::time_point until);
 
-  /// Says that the caller is not about to wait.
+  /// Call this if the caller does not wait soon: the engine's thread takes
+  /// over.
   void take_over();
 
-  /// Drives the operations once, where no thread does.
+  /// Drives the operations once, if the engine has no thread.
   void poll();
 
-  /// To be held while MPI is called outside of operations.
+  /// The lock to hold while MPI is called outside of operations.
   std::unique_lock<std::mutex> exclusive();
 
-  /// Ends the thread; whether MPI is at rest. Operations in flight get a few
-  /// seconds to end.
+  /// Ends the thread, and returns whether MPI is idle. Running operations get a
+  /// few seconds to end.
   bool stop();
 
  private:
@@ -51,14 +53,14 @@ class Engine {
   void run();
   /// Returns when the thread has something to do; `lock` is on `mutex_`.
   void sleep(std::unique_lock<std::mutex>& lock);
-  /// Wakes the thread if it sleeps; to be called with `mutex_` locked.
+  /// Wakes the thread if it sleeps; call with `mutex_` locked.
   void wake(std::chrono::microseconds delay);
 
-  // To be called with `calls_` locked. They return whether something changed.
+  // Call these with `calls_` locked. They return whether something changed.
   bool advance(Clock::time_point now);
   bool start_waiting();
   bool test_started(Clock::time_point now);
-  /// Whether it has left the queue.
+  /// Returns whether the operation has left the queue.
   bool leaves_queue(const OperationPtr& operation, bool& blocked);
   void arrive(const OperationPtr& operation);
   void abandon(const OperationPtr& operation);
@@ -72,10 +74,10 @@ class Engine {
   std::mutex calls_;
   std::deque<OperationPtr> waiting_;
   std::vector<OperationPtr> started_;
-  /// Failed ones, whose memory MPI may still use: it cannot cancel them.
+  /// Failed operations. MPI cannot cancel them, and may still use their memory.
   std::vector<OperationPtr> abandoned_;
 
-  /// Held for moments; guards what follows.
+  /// Held briefly; guards the members below.
   std::mutex mutex_;
   std::condition_variable rest_;
   Timer timer_;
@@ -84,7 +86,7 @@ class Engine {
   size_t outstanding_ = 0;
   int helpers_ = 0;
   bool asleep_ = false;
-  /// Whether it will wake.
+  /// Whether the timer is set.
   bool alarmed_ = false;
   bool unfinished_ = false;
   bool stopping_ = false;

@@ -12,8 +12,8 @@
 
 namespace ddp::backends::mpi {
 
-/// The tags of messages: the last ones, of the 32768 that every MPI has, are
-/// ours.
+/// The tags of messages: this library uses the last ones of the 32768 that
+/// every MPI has.
 constexpr int kExchangeTag = 32767;
 constexpr int kFirstReservedTag = 32766;
 
@@ -23,28 +23,28 @@ struct Bytes {
   int64_t size = 0;
 };
 
-/// A tensor's memory; that of an undefined one is empty.
+/// The memory of a tensor; empty for an undefined tensor.
 Bytes bytes_of(const at::Tensor& tensor);
 
 /// The MPI requests of one operation, and the types that they use.
 class Requests {
  public:
-  /// `largest`: how many elements one call may get.
+  /// `largest`: the maximum number of elements for one call.
   explicit Requests(int64_t largest) : largest_(largest) {}
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
-  /// To be called where MPI may be.
+  /// Must run on a thread that may call MPI.
   ~Requests();
 
-  /// How many elements, or bytes, one call of MPI may get.
+  /// The maximum number of elements, or bytes, for one call of MPI.
   int64_t largest() const {
     return largest_;
   }
 
-  /// Where the next call puts its request.
+  /// The place for the request of the next call.
   MPI_Request* next();
 
-  /// A message's size as MPI takes it: that many elements of that type.
+  /// The size of a message for MPI: a number of elements of a type.
   struct Extent {
     int count;
     MPI_Datatype type;
@@ -52,13 +52,14 @@ class Requests {
   Extent extent(int64_t bytes);
 
   void send(const Bytes& bytes, int peer, int tag, const Comm& comm);
-  /// A message of another size is an error.
+  /// Receives a message; another size is an error.
   void receive(const Bytes& bytes, int peer, int tag, const Comm& comm);
 
-  /// Whether all are complete. Throws `c10::DistBackendError` if one failed.
+  /// Whether all requests are complete. Throws `c10::DistBackendError` if one
+  /// failed.
   bool test();
 
-  /// Where the last message that was received came from.
+  /// The sender of the last received message.
   int source() const {
     return source_;
   }
@@ -68,46 +69,48 @@ class Requests {
 
   struct Pending {
     MPI_Request request = MPI_REQUEST_NULL;
-    /// The bytes that it is to receive; -1 where it receives no message.
+    /// The expected number of bytes; -1 if the request does not receive a
+    /// message.
     int64_t expected = -1;
   };
 
   int64_t largest_;
   c10::SmallVector<Pending, 1> pending_;
-  /// How many are known to be complete.
+  /// How many requests are known to be complete.
   size_t tested_ = 0;
   std::vector<MPI_Datatype> types_;
   int source_ = -1;
 };
 
-/// What the operations on one communicator share. It lives as long as any.
+/// The state that the operations on one communicator share, and keep alive.
 struct Channel {
   explicit Channel(std::unique_ptr<Comm> its_comm);
 
   const std::unique_ptr<Comm> comm;
   const int rank;
   const int size;
-  /// Whether an operation has steps left that later ones must not overtake.
+  /// Whether an operation has steps left that later operations must not
+  /// overtake.
   std::atomic<bool> occupied{false};
-  /// Numbers the operations.
+  /// The number of launched operations.
   std::atomic<uint64_t> launched{0};
   detail::FirstError first_error;
 };
 
-/// What an operation does.
+/// The steps of an operation.
 struct Task : OperationInfo {
   Staging staging;
   int64_t largest = 0;
-  /// Make MPI's calls. They and `finish` hold the tensors alive.
+  /// Functions that call MPI. They and `finish` keep the tensors alive.
   std::vector<std::function<void(Requests&)>> steps;
-  /// What follows when MPI is done with these. Operations behind this one wait
-  /// for that. `finish` must hold its tensors.
+  /// A step after MPI has completed `steps`; later operations wait for it.
+  /// `finish` must hold its tensors.
   std::function<void(Requests&)> second_step;
-  /// What is left to do when MPI is done.
+  /// The work after MPI has completed everything.
   std::vector<std::function<void()>> finish;
 };
 
-/// An operation that MPI works at.
+/// An operation that MPI runs.
 class Operation final : public BackendWork {
  public:
   Operation(std::shared_ptr<Channel> channel, Task task);
@@ -121,17 +124,17 @@ class Operation final : public BackendWork {
   friend class Engine;
   enum class State { kPending, kDone, kFailed };
 
-  // For the engine, which calls them one at a time.
+  // For the engine, which calls these one at a time.
   bool ready();
-  /// False if it failed.
+  /// Returns false if it failed.
   bool start();
   State test();
   void time_out();
-  /// Fails it and breaks the channel.
+  /// Fails the operation and breaks the channel.
   void fail(const std::string& reason);
 
   // For any thread.
-  /// Does what is left after MPI, once.
+  /// Does the work after MPI, once.
   void complete();
   bool ends_until(Clock::time_point until) override;
   Future make_future() const override;
@@ -142,7 +145,7 @@ class Operation final : public BackendWork {
   std::optional<Requests> requests_;
   int source_ = -1;
   bool abandoned_ = false;
-  /// MPI is done with it, or it failed.
+  /// Whether MPI has completed the operation, or it failed.
   std::atomic<bool> arrived_{false};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> done_{false};

@@ -10,17 +10,18 @@ namespace ddp::backends::mpi {
 struct Operator {
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MPI_Op op = MPI_OP_NULL;
-  /// How many of `type` make one element.
+  /// The number of values of `type` in one element.
   int per_element = 1;
 };
 
-/// Creates those that MPI does not have. To be called once MPI is there, and
-/// before `operator_for`.
+/// Creates the operators that MPI does not have. Call this after MPI is
+/// initialised, and before `operator_for`.
 void create_operators();
 
-/// Bool reduces by logic, half and bfloat16 in float with each pair's result
-/// rounded; AVG is the SUM, which the caller divides. Throws `c10::ValueError`
-/// where `dtype` has no such operation.
+/// The operator of a reduction. Bool uses logical operators; half and bfloat16
+/// are computed in float, and each pair's result is rounded. AVG is computed as
+/// a SUM, which the caller divides. Throws `c10::ValueError` if `dtype` has no
+/// such operation.
 Operator operator_for(c10::ScalarType dtype, const c10d::ReduceOp& op);
 
 } // namespace ddp::backends::mpi

@@ -4,35 +4,36 @@
 
 namespace ddp::backends::mpi {
 
-/// Throws `c10::DistBackendError` if `code`, what the MPI function `call`
-/// returned, is an error.
+/// Throws `c10::DistBackendError` if `code`, the result of the MPI function
+/// `call`, is an error.
 void check_mpi(int code, const char* call);
 
 /// Who may call MPI.
 enum class Threading {
   /// Any thread at any time.
   kFree,
-  /// Any thread, one at a time: we initialised MPI, so that all calls are ours.
+  /// Any thread, one at a time: this library initialised MPI, so all calls come
+  /// from it.
   kOneAtATime,
-  /// The program's own threads only, as it initialised MPI without support for
-  /// more: operations then progress within calls of theirs.
+  /// Only the program's threads, since the program initialised MPI without
+  /// support for more: operations progress within their calls.
   kCaller,
 };
 
 /// Whether MPI is initialised and not finalised.
 bool mpi_running();
 
-/// Initialises MPI where no one has. MPI that we initialised ends with the
-/// process, unless the program has ended it before. Throws
-/// `c10::DistBackendError` where MPI was finalised or cannot start.
+/// Initialises MPI if it is not initialised. Then MPI is finalised at the end
+/// of the process, unless the program does it before. Throws
+/// `c10::DistBackendError` if MPI was finalised or cannot start.
 Threading initialize_mpi();
 
-/// Throws `c10::DistBackendError` if this thread may not call MPI, as the
-/// program initialised it.
+/// Throws `c10::DistBackendError` if the threading level with which the program
+/// initialised MPI does not allow calls from this thread.
 void check_thread();
 
-/// An `MPI_Comm` that is ours and freed with this object, whose errors are
-/// returned and not fatal.
+/// An `MPI_Comm` that this object owns and frees; its errors are returned and
+/// not fatal.
 class Comm {
  public:
   Comm() = default;

@@ -6,9 +6,9 @@
 
 namespace ddp::backends::shm {
 
-/// Reduces a dense tensor of each rank into all of them. If all ranks' lie in
-/// their heaps, each rank reduces a share of all of them in place; else the
-/// tensors go through the slots, piece by piece.
+/// All-reduces a dense tensor. If the tensors of all ranks are in their heaps,
+/// each rank reduces a share of them in place; otherwise the tensors pass
+/// through the slots, piece by piece.
 class AllReduce final : public Collective {
  public:
   AllReduce(
@@ -20,7 +20,7 @@ class AllReduce final : public Collective {
 
  private:
   void announce();
-  /// Reads what the others announced.
+  /// Reads the other ranks' announcements.
   void begin();
   bool in_place_step();
   bool pieces_step();
@@ -31,7 +31,7 @@ class AllReduce final : public Collective {
   void reduce_piece(int64_t piece);
   template <typename BeginOf>
   void reduce_share(int64_t count, BeginOf&& begin_of) const;
-  /// The elements in a piece.
+  /// The number of elements in a piece.
   int64_t length(int64_t piece) const;
 
   Context& context_;
@@ -40,14 +40,14 @@ class AllReduce final : public Collective {
   const c10d::ReduceOp op_;
   const int64_t element_;
   const int64_t place_;
-  /// The elements and the number of pieces, each of which fits into a slot.
+  /// The number of elements per piece, which fits into a slot, and of pieces.
   const int64_t per_piece_;
   const int64_t pieces_;
   bool begun_ = false;
   bool in_place_ = false;
-  /// Whether each rank reduces everything for itself, which costs fewer steps.
+  /// Whether each rank reduces everything by itself, which takes fewer steps.
   bool alone_ = false;
-  /// Which of the steps that the tensors take comes next.
+  /// The index of the next step.
   int64_t next_ = 0;
 };
 

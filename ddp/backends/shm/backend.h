@@ -9,12 +9,12 @@ namespace ddp::backends::shm {
 
 /// c10d's collectives for CPU tensors of ranks that share a host. Tensors that
 /// are reduced or broadcast may have any dense layout, the same on all ranks;
-/// others are contiguous. An all-reduce by SUM takes sparse COO tensors as
-/// well. Reductions are in the order of the ranks: their bits are the same on
-/// all ranks and in each run. Messages from one rank to another there are none.
+/// others must be contiguous. An all-reduce by SUM also accepts sparse COO
+/// tensors. Reductions are in rank order: their bits are the same on all ranks
+/// and in each run. Send and receive are not supported.
 ///
-/// Tensors that `allocateTensor` made are reduced in place. An operation that
-/// fails on one rank breaks the group on all.
+/// Tensors from `allocateTensor` are reduced in place. An operation that fails
+/// on one rank breaks the group on all.
 class Backend final : public CollectiveBackend {
  public:
   Backend(
@@ -29,18 +29,18 @@ class Backend final : public CollectiveBackend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   /// Breaks the group on all ranks.
   void abort() override;
-  /// Which of these has ended, in words, or nothing.
+  /// A text about one of these ranks that has ended, or an empty one.
   std::string ended_rank(const std::vector<int64_t>& ranks) const;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// The barrier, whose timeout names the ranks that did not come.
+  /// A barrier whose timeout error names the ranks that did not arrive.
   void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
       override;
 
  private:
-  /// An operation that the caller is putting together.
+  /// A new operation, to which the caller adds its tensors.
   Task task(const Call& call) const;
 
   /// Throws `c10::ValueError` if the tensor is not on the CPU, or not dense.

@@ -7,8 +7,8 @@
 
 namespace ddp::backends::shm {
 
-/// What a rank does in a collective, step by step: each step begins when all
-/// ranks have done the one before.
+/// The steps of a rank in a collective. Each step begins when all ranks have
+/// done the previous one.
 class Collective {
  public:
   Collective() = default;
@@ -16,17 +16,18 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
-  /// Does the next step, the first one without waiting for anybody. Whether
-  /// another one follows. Throws where it cannot.
+  /// Does the next step; the first one does not wait for other ranks. Returns
+  /// whether another step follows. Throws if the step fails.
   virtual bool step() = 0;
 };
 
 using Collectives = std::vector<std::unique_ptr<Collective>>;
 
-/// Collectives that are one operation, one after the other.
+/// A sequence of collectives that form one operation.
 class Chain final : public Collective {
  public:
-  /// `next`: makes more, once these are done; may be empty.
+  /// `next` returns further collectives when `parts` are complete; may be
+  /// empty.
   explicit Chain(Collectives parts, std::function<Collectives()> next = {})
       : parts_(std::move(parts)), next_(std::move(next)) {}
 

@@ -14,16 +14,16 @@ namespace ddp::backends::shm {
 
 class Engine;
 
-/// What an operation does.
+/// An operation to submit.
 struct Task : OperationInfo {
   std::unique_ptr<Collective> collective;
-  /// What is left to do when the collective is done.
+  /// The work after the collective.
   std::function<void()> finish;
-  /// Whether the caller said that it waits at once.
+  /// Whether the caller announced that it waits at once.
   bool waited_for = false;
 };
 
-/// A collective that the ranks are at.
+/// A collective in progress.
 class Operation final : public BackendWork {
  public:
   Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number);
@@ -35,13 +35,13 @@ class Operation final : public BackendWork {
  private:
   friend class Engine;
 
-  /// Goes on as far as the others let it, for at most until then; whether it
-  /// has ended. One thread at a time.
+  /// Does all steps for which the other ranks are ready, until at most `until`.
+  /// Returns whether the operation has ended. For one thread at a time.
   bool advance(Clock::time_point until, std::chrono::nanoseconds spin);
   bool await_others(Clock::time_point until, std::chrono::nanoseconds spin);
   void fail(const std::string& reason);
   void conclude();
-  /// Lets those know that have its future.
+  /// Completes the future, if it was requested.
   void settle();
   bool ends_until(Clock::time_point until) override;
 
@@ -53,9 +53,9 @@ class Operation final : public BackendWork {
 
 /// Drives one group's operations, in the order of the calls.
 ///
-/// A thread that waits for one drives them itself, which saves two changes of
-/// thread per operation. What no one waits for is driven by a thread of the
-/// engine's, which sleeps where there is nothing to do.
+/// A thread that waits for an operation drives them itself, which saves two
+/// thread switches per operation. If no thread waits, the engine's thread
+/// drives them, and sleeps if there is nothing to do.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   using Clock = Context::Clock;
@@ -69,39 +69,42 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return *context_;
   }
 
-  /// Starts an operation, or lines it up behind others.
+  /// Starts an operation, or queues it behind others.
   c10::intrusive_ptr<Operation> submit(Task task);
 
-  /// Waits until it is complete or `until` has come; whether it is complete.
+  /// Waits until the operation is complete or `until`; returns whether it is
+  /// complete.
   bool wait(Operation& operation, Clock::time_point until);
 
   /// Does what can be done without waiting.
   void poll();
 
-  /// Says that the caller is not about to wait.
+  /// Call this if the caller does not wait soon: the engine's thread takes
+  /// over.
   void take_over();
 
-  /// Ends the engine's thread. Operations end by those that wait for them.
+  /// Ends the engine's thread. Threads that wait for operations still drive
+  /// them.
   void stop();
 
-  /// Why the group is of no more use: the first reason, empty while it works.
+  /// The first reason for which the group is broken; empty if it is not.
   std::string first_error() const;
-  /// Sets it, and tells the other ranks.
+  /// Breaks the group for this reason, here and on the other ranks.
   void break_group(const std::string& reason);
 
-  /// How many operations were started.
+  /// The number of started operations.
   uint64_t count() const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Drives the first operation until it ends or `until`, and starts those
-  /// behind it. Unlocks meanwhile.
+  /// Drives the first operation until it ends or `until`, and starts the next
+  /// ones. Releases the lock meanwhile.
   void drive(
       Lock& lock,
       Clock::time_point until,
       std::chrono::nanoseconds spin);
-  /// Wakes the thread after the delay, if it does not wake before.
+  /// Wakes the thread after the delay, unless it wakes earlier.
   void wake(std::chrono::microseconds delay);
   void run();
 
@@ -109,7 +112,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::chrono::nanoseconds spin_;
 
   mutable std::mutex mutex_;
-  /// An operation has ended, or no one drives.
+  /// Notified when an operation has ended, or no thread drives.
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> queue_;
   uint64_t count_ = 0;

@@ -5,20 +5,21 @@
 
 namespace ddp::backends::shm {
 
-/// What the ranks must agree in.
+/// The properties in which the ranks must agree.
 struct ExchangeKind {
   c10d::OpType type;
   c10::ScalarType dtype;
   int root = -1;
 };
 
-/// Moves contiguous tensors: one to each rank, or the same one to all, and one
-/// from each, by way of the slots, piece by piece. An undefined tensor is none.
+/// Moves contiguous tensors through the slots, piece by piece: one to each
+/// rank, or the same one to all, and one from each. An undefined tensor means
+/// no data.
 class Exchange final : public Collective {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `to_ranks` has one tensor for each rank, or a single one that goes to all
+  /// `to_ranks` has one tensor for each rank, or a single one for all ranks
   /// that expect one.
   Exchange(
       Context& context,
@@ -30,15 +31,15 @@ class Exchange final : public Collective {
 
  private:
   void announce();
-  /// Checks what the others announced.
+  /// Checks the other ranks' announcements.
   void begin();
   void check_length(int from) const;
-  /// Copies what goes from this rank to itself.
+  /// Copies the data from this rank to itself.
   void keep_own() const;
   void put_piece(int64_t piece) const;
   void take_pieces(int64_t piece) const;
 
-  /// What a rank sends is one stream of bytes: where this rank's part begins.
+  /// The offset of this rank's part in the stream of bytes that `from` sends.
   int64_t begin_of_part(int from) const;
 
   Context& context_;

@@ -5,10 +5,10 @@
 
 namespace ddp::backends::shm {
 
-/// Gives each rank all ranks' memory and processes, by rank. They meet at a
-/// UNIX socket of rank 0, in the abstract namespace, so that nothing is left in
-/// a file system. Only processes of the same user that know a number from the
-/// store are let in. Throws `c10::Error`, also after `options.timeout`.
+/// Returns the memory and the process of each rank, by rank. The ranks connect
+/// to a UNIX socket of rank 0, in the abstract namespace, so that no file is
+/// left behind. Rank 0 accepts only processes of the same user that know a
+/// number from the store. Throws `c10::Error`, also after `options.timeout`.
 /// Collective.
 std::vector<Peer> exchange_memory(
     const Memory& own,

@@ -8,39 +8,39 @@
 
 namespace ddp::backends::mpi {
 
-/// Brings the tensors of one operation to where MPI reaches them, and back.
+/// Copies the tensors of one operation to memory that MPI can access, and back.
 ///
-/// Tensors on the CPU are passed as they are. Those on a GPU are too where the
-/// operation is made of messages only and MPI is CUDA-aware; else pinned host
-/// memory stands in for them. (Open MPI's non-blocking collectives do not take
-/// GPU memory even where it is CUDA-aware.)
+/// Tensors on the CPU are passed unchanged. So are tensors on a GPU if the
+/// operation consists only of messages and MPI is CUDA-aware; otherwise pinned
+/// host memory replaces them. (Open MPI's non-blocking collectives do not
+/// accept GPU memory, even if it is CUDA-aware.)
 class Staging {
  public:
-  /// Says that the operation is made of messages.
+  /// Declares that the operation consists only of messages.
   void messages() {
     messages_ = true;
   }
 
-  /// What MPI is to read, or to read and fill, in the place of `tensor`.
+  /// The tensor that MPI reads, or reads and fills, instead of `tensor`.
   at::Tensor input(const at::Tensor& tensor);
   at::Tensor output(const at::Tensor& tensor);
 
-  /// To be called after the last of these.
+  /// Call this after the last tensor.
   void close();
 
-  /// Whether MPI may start: what the caller's stream did before is done.
+  /// Whether MPI may start: earlier work on the caller's stream is complete.
   bool ready() const;
 
-  /// Starts the copies back. To be called once, after MPI.
+  /// Starts the copies back. Call this once, after MPI has completed.
   void finish();
 
-  /// Lets the current stream wait for these copies.
+  /// Makes the current stream wait for these copies.
   void synchronize() const;
 
-  /// Calls `function` with streams current that follow these copies.
+  /// Calls `function` with current streams that wait for these copies.
   void on_streams(const std::function<void()>& function) const;
 
-  /// The GPU; none for the CPU.
+  /// The GPU of the tensors; none for the CPU.
   std::optional<at::Device> device() const;
 
  private:

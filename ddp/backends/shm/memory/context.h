@@ -12,14 +12,14 @@ namespace ddp::backends::shm {
 /// Another rank, or this one.
 struct Peer {
   pid_t pid = 0;
-  /// Readable once its process has ended.
+  /// Becomes readable when the rank's process has ended.
   FileDescriptor process;
   std::shared_ptr<const Mapping> memory;
 };
 
-/// The ranks of one group, and how far each has come. Collectives go in steps:
-/// what a rank writes in one step the others read after it, when all have done
-/// the step. One thread at a time uses this, except if it is said.
+/// The ranks of one group, and their progress. Collectives consist of steps:
+/// the others read what a rank writes in a step when all ranks have done that
+/// step. For one thread at a time, unless a comment states otherwise.
 class Context {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,58 +36,59 @@ class Context {
     return *peers_[rank].memory;
   }
 
-  /// The slot for what this rank writes in this step.
+  /// The slot into which this rank writes in this step.
   char* slot() const {
     return memory(rank_).slot(step_);
   }
-  /// What a rank wrote into its slot `steps` ago, 1 or 2.
+  /// The slot that a rank wrote `steps` (1 or 2) steps ago.
   char* slot(int rank, int steps) const {
     return memory(rank).slot(step_ - steps);
   }
 
-  /// What to complete in the first step of a collective: it speaks of nothing
-  /// but the type, and its lengths are as before.
+  /// The announcement to fill in the first step of a collective. The type is
+  /// set, the lengths are those of an earlier announcement, and the other
+  /// fields have their defaults.
   Announcement& announce(c10d::OpType type);
-  /// What a rank announced. In the second step.
+  /// The announcement of a rank; for the second step.
   const Announcement& announced(int rank) const;
-  /// Throws `c10::DistBackendError` if ranks do different things. In the second
-  /// step, after which what was announced may be overwritten.
+  /// Throws `c10::DistBackendError` if the ranks' calls differ. For the second
+  /// step, after which announcements may be overwritten.
   void compare() const;
 
-  /// Says that this rank has done the step.
+  /// Announces that this rank has done the step.
   void finish_step();
-  /// Waits until all have, or `until`; whether they have. Looks without a pause
-  /// for `spin` before it sleeps. Throws `c10::DistBackendError` if that cannot
-  /// be any more: a process has ended, or a rank gave up.
+  /// Waits until all ranks have done the step, or `until`; returns whether they
+  /// have. Polls without a pause for `spin` before it sleeps. Throws
+  /// `c10::DistBackendError` if a process has ended, or a rank has given up.
   bool all_finished(Clock::time_point until, std::chrono::nanoseconds spin);
-  /// The others that have not done the step, in words.
+  /// A text about the other ranks that have not done the step.
   std::string missing() const;
 
-  /// Whether a rank's process has ended, or the rank has left. By any thread.
+  /// Whether a rank's process has ended, or the rank has left. Thread-safe.
   bool has_ended(int rank) const;
   std::string describe_end(int rank) const;
-  /// Lets the others' waits end with the reason, the first that was given. By
-  /// any thread.
+  /// Ends the other ranks' waits with this reason; only the first reason
+  /// counts. Thread-safe.
   void abort(const std::string& reason);
-  /// Says that this rank does no more steps.
+  /// Announces that this rank does no more steps.
   void leave();
 
  private:
   bool has_finished(int rank) const;
-  /// Throws where a rank gave up.
+  /// Throws if a rank has given up.
   void check_failures() const;
-  /// Throws where a rank that has not done the step never will.
+  /// Throws if a rank that has not done the step never will.
   void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
       const;
 
   const int rank_;
   const std::vector<Peer> peers_;
-  /// How many steps this rank has done.
+  /// The number of steps that this rank has done.
   uint64_t step_ = 0;
 };
 
-/// Sleeps end after this time, to see whether all is well.
+/// The longest sleep between checks of the other ranks.
 constexpr std::chrono::milliseconds kLook(50);
 
 } // namespace ddp::backends::shm

@@ -17,8 +17,8 @@ namespace ddp::backends::shm {
 
 constexpr int kMaxRanks = 512;
 
-/// The memory for data that is on its way. A rank that writes into one slot has
-/// up to two more to be read by others.
+/// The memory for data in transit. While a rank writes into one slot, others
+/// may read up to two more.
 constexpr size_t kSlotBytes = size_t(1) << 20;
 constexpr int kSlots = 3;
 
@@ -26,52 +26,53 @@ static_assert(
     std::atomic<uint32_t>::is_always_lock_free,
     "atomics must work between processes");
 
-/// A number that others wait for.
+/// A counter that other ranks wait for.
 struct alignas(64) Counter {
   std::atomic<uint32_t> value;
   std::atomic<uint32_t> sleepers;
 };
 
-/// What a rank is about to do in a collective.
+/// The parameters of a rank's next collective.
 struct Announcement {
   c10d::OpType type;
   int8_t dtype;
-  /// c10d's number of the reduction, or 0.
+  /// The reduction's value in c10d, or 0.
   uint8_t reduction;
   int32_t root;
-  /// Elements; -1 where ranks may have different numbers.
+  /// The number of elements; -1 if it may differ between ranks.
   int64_t count;
-  /// Where the tensor lies in the rank's heap; -1 if elsewhere.
+  /// The tensor's place in the rank's heap; -1 if it is elsewhere.
   int64_t place;
-  /// Whether each rank gets the same bytes.
+  /// Whether each rank receives the same bytes.
   bool same_for_all;
-  /// The bytes for each rank.
+  /// The number of bytes for each rank.
   int64_t lengths[kMaxRanks];
 };
 
-/// What lies at the beginning of each rank's memory, which all ranks map. New
-/// memory is zeros, which are the initial values.
+/// The header of each rank's memory, which all ranks map. New memory is zero,
+/// which is the initial value of each field.
 struct Control {
-  /// How many steps of collectives the rank has done.
+  /// The number of steps of collectives that the rank has done.
   Counter steps;
   alignas(64) std::atomic<uint32_t> failed;
-  /// The rank has destroyed the group, and does no more steps.
+  /// Set when the rank has destroyed the group, and does no more steps.
   std::atomic<uint32_t> left;
-  /// Why, ending with a zero. To be read if `failed`.
+  /// The reason, null-terminated; valid if `failed` is set.
   char failure[1024];
-  /// The newest, and the one before it, which others may still read.
+  /// The newest announcement, and the previous one, which others may still
+  /// read.
   Announcement announcements[2];
 };
 
-/// Hands out pieces of a range of bytes.
+/// Allocates pieces of a range of bytes.
 class Heap {
  public:
   Heap(int64_t begin, int64_t end);
 
-  /// Where a free piece begins, a multiple of `kAlignment`; nothing if none is
-  /// large enough.
+  /// Allocates a piece. Returns its offset, a multiple of `kAlignment`; nothing
+  /// if no free piece is large enough.
   std::optional<int64_t> take(int64_t bytes);
-  /// The bytes of a piece that was taken.
+  /// The size of an allocated piece in bytes.
   int64_t length(int64_t place);
   void give_back(int64_t place);
 
@@ -79,18 +80,17 @@ class Heap {
 
  private:
   std::mutex mutex_;
-  /// Begin and length.
+  /// Offset and length of each free piece.
   std::map<int64_t, int64_t> free_;
   std::map<int64_t, int64_t> taken_;
 };
 
-/// A rank's memory as one process sees it: control, slots, heap. It is as
-/// large as the machine's memory may be, which costs nothing: pages come into
-/// being as they are used.
+/// A rank's memory as mapped by one process: control, slots, heap. Its size is
+/// that of the machine's memory; pages are allocated only when they are used.
 class Mapping {
  public:
-  /// Maps memory that a rank made. Throws `c10::Error` if it may shrink, by
-  /// which its owner could end this process.
+  /// Maps the memory of a rank. Throws `c10::Error` if the memory could shrink,
+  /// since its owner could then crash this process.
   explicit Mapping(int descriptor);
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -98,11 +98,12 @@ class Mapping {
 
   Control& control() const;
   char* slot(uint64_t number) const;
-  /// What lies at a place of the heap.
+  /// The address of a place in the heap.
   char* at(int64_t place) const {
     return begin_ + place;
   }
-  /// The place of `bytes` at `data` in the heap; -1 if they lie elsewhere.
+  /// The place in the heap of the `bytes` bytes at `data`; -1 if they are
+  /// elsewhere.
   int64_t place_of(const void* data, int64_t bytes) const;
   int64_t size() const {
     return size_;
@@ -113,11 +114,11 @@ class Mapping {
   char* begin_ = nullptr;
 };
 
-/// This rank's own memory. Tensors keep it.
+/// The memory of this rank. Its tensors keep it alive.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  /// For a group of so many ranks. Throws `c10::Error` if the system gives
-  /// none.
+  /// Memory for a group of `ranks` ranks. Throws `c10::Error` if the system
+  /// refuses it.
   explicit Memory(int64_t ranks);
 
   int descriptor() const {
@@ -127,9 +128,9 @@ class Memory : public std::enable_shared_from_this<Memory> {
     return mapping_;
   }
 
-  /// A tensor in the heap, with one dimension, its pages taken now, by this
-  /// thread, so that they lie on its NUMA node and cannot fail later. `options`
-  /// are of the CPU. Throws `c10::OutOfMemoryError`.
+  /// A tensor in the heap, with one dimension. This thread touches its pages
+  /// now, so that they are on the thread's NUMA node and a later access cannot
+  /// fail. `options` must be for the CPU. Throws `c10::OutOfMemoryError`.
   at::Tensor tensor(int64_t numel, const at::TensorOptions& options);
 
  private:

@@ -22,22 +22,22 @@ struct Message {
   std::array<FileDescriptor, 2> files;
 };
 
-/// Sockets that keep messages apart. All functions throw `c10::Error`, also
-/// after `deadline`.
+/// A socket that preserves message boundaries. All functions throw
+/// `c10::Error`, also after `deadline`.
 class UnixSocket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// One that listens; it draws the name.
+  /// A listening socket with a random name, which is returned in `name`.
   static UnixSocket listen(std::string& name);
   static UnixSocket connect(
       const std::string& name,
       Clock::time_point deadline);
 
   UnixSocket accept(Clock::time_point deadline) const;
-  /// Whether the other process belongs to this one's user.
+  /// Whether the other process runs as the same user.
   bool is_from_own_user() const;
-  /// The files stay the sender's.
+  /// The sender keeps its files open.
   void send(const Message& message, Clock::time_point deadline) const;
   Message receive(Clock::time_point deadline) const;
 
