@@ -7,25 +7,28 @@
 
 namespace ddp::detail {
 
-/// What the backend `name` of a group gets, if it is one of all ranks.
+/// The options of the backend `name` of a group, if it connects all ranks.
 backends::BackendOptions backend_options(
     const ProcessGroupImpl& group,
     const std::string& name);
 
-/// Says which rank's process has ended, or nothing.
+/// Returns a text about a rank whose process has ended, or an empty text.
 using LivenessCheck = std::function<std::string()>;
 
-/// `connect` for a group whose ranks a group already knows.
+/// As `connect` of process_group_impl.h, for a group whose ranks are already
+/// known from another group.
 void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness);
 
-/// Whether one of these ranks has ended, where the backend can see that.
+/// A text about one of these ranks that has ended, if the backend can detect
+/// it; otherwise an empty text.
 std::string ended_rank(
     const ProcessGroupImpl& group,
     const std::vector<int64_t>& ranks);
 
-// Each creates a backend of a group, whose other members are filled in, and
-// throws as its collectives do where the ranks are not connected within the
-// timeout, or another one fails. Collective over those that `options` name.
+// Each function creates a backend of a group whose other members are set. It
+// throws like the group's collectives if the ranks are not connected within the
+// timeout, or if another rank fails. Collective over the ranks that `options`
+// name.
 
 c10::intrusive_ptr<c10d::Backend> connect_over_gloo(
     ProcessGroupImpl& group,

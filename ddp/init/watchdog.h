@@ -22,13 +22,13 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
       ProcessGroupImpl& group,
       c10::intrusive_ptr<c10d::Backend> backend);
 
-  /// How long to wait between two looks.
+  /// The time between two checks.
   std::chrono::milliseconds interval() const;
-  /// Looks whether something may be wrong. If so, another thread finds out
-  /// what, and ends the group: that takes its time.
+  /// Checks whether something may be wrong. If so, another thread finds the
+  /// reason and ends the group, which may take long.
   void look();
-  /// After it nothing reads the group any more. Takes up to ten seconds: if an
-  /// abort has begun.
+  /// When it returns, no thread reads the group any more. Takes up to ten
+  /// seconds if an abort has begun.
   void stop();
 
  private:
@@ -45,17 +45,17 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
   const c10::intrusive_ptr<c10d::Backend> backend_;
   std::promise<void> stop_;
   const std::future<void> stopped_ = stop_.get_future();
-  /// Held by who reads the group. The members below are its.
+  /// Held while the group is read; guards the members below.
   std::mutex mutex_;
   /// Whether the group has been stopped, or ended.
   bool over_ = false;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
-  /// The launch that was under way at the last look; none: -1.
+  /// The launch that was in progress at the last check; -1 for none.
   int64_t seen_launch_ = -1;
 };
 
-/// The thread that looks at the watched groups, one for a group and all that
-/// are made of it. It starts with the first group.
+/// The thread that checks the watched groups: one for a group and all groups
+/// made from it. It starts with the first group.
 class WatchdogThread {
  public:
   WatchdogThread() = default;
@@ -76,18 +76,19 @@ class WatchdogThread {
   std::thread thread_;
 };
 
-/// Ends a group's collectives that would not end by themselves, while it lives.
+/// While it lives, ends collectives of a group that would not end by
+/// themselves.
 ///
-/// A thread that waits for a collective looks at the failure store meanwhile; a
-/// GPU's stream cannot, nor can a thread that waits for the stream. For them
-/// the watchdog looks. If another rank has failed, or the backend has found an
-/// error (a timeout, a lost connection), or a launch takes longer than a
-/// collective may, or the store has ended and rank 0 with it, it breaks the
-/// group, tells the other ranks, and aborts the backend: its kernels end, their
-/// results are of no use, and the group's next use throws the reason.
+/// A thread that waits for a collective also checks the failure store; a GPU's
+/// stream, or a thread that waits for the stream, cannot. The watchdog checks
+/// for them whether another rank has failed, the backend has found an error (a
+/// timeout, a lost connection), a launch takes longer than a collective may, or
+/// the store has ended and rank 0 with it. Then it breaks the group, reports to
+/// the other ranks, and aborts the backend: its kernels end, their results are
+/// invalid, and the group's next use throws the reason.
 class Watchdog {
  public:
-  /// `group` must outlive it, and is only read and broken.
+  /// `group` must outlive the watchdog, which only reads and breaks it.
   Watchdog(ProcessGroupImpl& group, c10::intrusive_ptr<c10d::Backend> backend);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-/// Sends one rank's values of many small tensors to all ranks, in one flat
+/// Broadcasts the values of many small tensors from one rank, in one flat
 /// message for each dtype and device.
 class AsyncBroadcast {
  public:

@@ -9,14 +9,14 @@
 
 namespace ddp::detail {
 
-/// Thrown if a collective failed because of another rank, whose failure its
-/// text describes.
+/// Thrown if a collective failed because of another rank; the text describes
+/// that rank's failure.
 class PeerError : public c10::DistBackendError {
  public:
   explicit PeerError(const std::string& text);
 };
 
-/// Why a wait failed, before `guarded` adds where.
+/// Why a wait failed, before `guarded` adds the operation and the rank.
 struct WaitFailure {
   std::string cause;
   enum class Kind {
@@ -32,7 +32,7 @@ struct WaitFailure {
 /// A collective that was started.
 struct Collective {
   c10::intrusive_ptr<c10d::Work> work;
-  /// Its number among the group's collectives, from 1.
+  /// The number among the group's collectives, from 1 on.
   int64_t number = 0;
   /// Whether this thread must wait, and not only a GPU's stream.
   bool on_host = true;
@@ -57,7 +57,7 @@ Collective start(
 /// `guarded`. Sends no request to the store for the first 0.2 s.
 void wait(ProcessGroupImpl& group, const Collective& collective);
 
-/// Throws `WaitFailure` if another rank, or another thread of this one, has
+/// Throws `WaitFailure` if another rank, or another thread of this rank, has
 /// given up.
 void look_for_failure(const ProcessGroupImpl& group);
 
@@ -71,8 +71,8 @@ void check_usable(const ProcessGroupImpl& group, const char* operation);
     const char* operation,
     const WaitFailure& failure);
 
-/// Throws for a collective that could not start: `c10::DistBackendError`, or as
-/// for a wait if another rank is the reason.
+/// Throws for a collective that could not start: `c10::DistBackendError`, or,
+/// if another rank is the reason, the exception of a failed wait.
 [[noreturn]] void fail(
     ProcessGroupImpl& group,
     const char* operation,
@@ -107,8 +107,8 @@ void wait_with_timeout(
 
 /// Waits for the future of a communication hook as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.
-/// Throws as collectives do. The value is the future's. `check` is called
-/// repeatedly in a wait of more than 0.2 s, and ends it by a `WaitFailure`.
+/// Throws as collectives do. Get the value from the future. `check` is called
+/// repeatedly in a wait of more than 0.2 s, and can end it by a `WaitFailure`.
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,
@@ -116,8 +116,8 @@ void wait_for(
     const std::function<void()>& check = nullptr);
 
 /// Waits for a key of a store as for a collective of the group, for at most the
-/// group's timeout; `operation` is for the message, and `clue` adds to that of
-/// a timeout. Throws as collectives do.
+/// group's timeout. `operation` is for the message; `clue` is added to the
+/// message of a timeout. Throws as collectives do.
 void wait_for(
     const ProcessGroup& group,
     const c10::intrusive_ptr<c10d::Store>& store,
@@ -127,14 +127,14 @@ void wait_for(
 
 /// Makes the other ranks' waits on this group, and on its duplicates, throw
 /// with `text`, this rank's reason for giving up. The group cannot be used
-/// afterwards. Does nothing if the group has already failed. Throws nothing and
-/// takes at most some seconds.
+/// afterwards. Does nothing if the group has already failed. Does not throw,
+/// and takes at most some seconds.
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept;
 
-/// Throws `c10::ValueError` with `text`, here and in the other ranks' waits, as
-/// `report_failure`: for an error of all ranks together.
+/// Throws `c10::ValueError` with `text` here, and, like `report_failure`, in
+/// the other ranks' waits: for an error that is common to all ranks.
 [[noreturn]] void fail_on_all(
     const ProcessGroup& group,
     const std::string& text);

@@ -26,19 +26,20 @@ struct ProcessGroupImpl {
   ProcessGroupImpl();
   ProcessGroupImpl(const ProcessGroupImpl&) = delete;
   ProcessGroupImpl& operator=(const ProcessGroupImpl&) = delete;
-  /// Ends what `connect` began.
+  /// Ends the connections that `connect` made.
   ~ProcessGroupImpl();
 
   /// Whether all ranks share a host.
   bool on_one_host() const;
 
-  /// That ranks may learn of each other's values over it.
+  /// Records that ranks may exchange values over this group.
   void set_used() {
     unused_since.store(
         std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
   }
 
-  /// As `unused_since` says, although means of numbers may have been exchanged.
+  /// Whether the group is unused as for `unused_since`, although numbers may
+  /// have been averaged over it.
   bool is_unused_by(uint64_t trained) const {
     return trained > unused_since && (shuffles || !has_metrics);
   }
@@ -56,83 +57,94 @@ struct ProcessGroupImpl {
   int64_t local_size = 1;
   c10::Device device{c10::kCPU};
   std::string backend = "none";
-  /// Whether it was constructed by no other group or meeting of ranks.
+  /// Whether the group was constructed as `ProcessGroup()`, not from ranks or
+  /// another group.
   bool by_default = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// A wait of this long is reported.
+  /// A wait of this length is reported.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
-  /// The address of this host that the other ranks can reach; empty for a
-  /// group that was handed to us, which we cannot connect a second time.
+  /// The address of this host that the other ranks can reach; empty for a group
+  /// of the program's (`from_c10d`), which cannot be connected again.
   std::string address;
-  /// The network interface that was asked for; empty: that of `address`.
+  /// The requested network interface; empty: that of `address`.
   std::string interface;
-  /// Equal for the ranks of one host, by rank; empty for a group of one.
+  /// The host identity of each rank, equal for ranks of one host; empty for a
+  /// group of one.
   std::vector<std::string> hosts;
   c10::intrusive_ptr<c10d::Store> store;
   /// Whether the store ends with this process.
   bool hosts_store = false;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  /// The ranks as MPI knows them, where the backend is mpi; duplicates share
-  /// it, since each backend duplicates it.
+  /// The MPI communicator of the ranks if the backend is mpi. Duplicates of the
+  /// group share it, since each backend duplicates it.
   std::shared_ptr<backends::mpi::Communicator> communicator;
-  /// Numbers the groups made from this one, alike on all ranks.
+  /// The number of groups made from this one; the same on all ranks.
   int64_t children = 0;
-  /// Whether it has parts, which may average by themselves.
+  /// Whether the group was split, so that its parts may average by themselves.
   bool is_split = false;
-  /// Numbers the Reducers on this group, likewise.
+  /// The number of Reducers on this group; the same on all ranks.
   int64_t reducers = 0;
-  /// Numbers the comparisons that no one waits for, by what is compared.
+  /// The number of comparisons without a wait, by what is compared.
   std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
-  /// How many checkpoints still do: one may be written before the training.
+  /// How many more checkpoints compare replicas: the first one may be written
+  /// before the training.
   int replica_checks = 3;
-  /// Whether a `Join` lives on this group; duplicates share it.
+  /// Whether a `Join` exists on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
-  /// Where ranks that fail say so; null if there is no one to tell or no store
-  /// to do it by. Duplicates share it.
+  /// Where ranks report failures; null if there is no other rank or no store.
+  /// Duplicates share it.
   std::shared_ptr<FailureStore> failure_store;
-  /// This group's name there.
+  /// The name of this group in the failure store.
   std::string scope;
-  /// Until something is reduced or gathered over the group, or another made of
-  /// it: autograd's sequence number when `init_process_group` formed it. Beyond
-  /// that, this thread has trained. Largest in other groups and afterwards.
+  /// Autograd's sequence number when `init_process_group` formed the group; if
+  /// this thread's number is larger, it has trained. The maximum in other
+  /// groups, and once values are reduced or gathered over the group or another
+  /// one is made from it.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
-  /// Whether numbers have been summed over it, which says nothing of training;
-  /// whether a sampler draws samples for it in random order, which does.
+  /// Whether numbers have been summed over the group, which does not indicate
+  /// training; whether a sampler draws samples for it in random order, which
+  /// does.
   std::atomic<bool> has_metrics{false};
   std::atomic<bool> shuffles{false};
-  /// Collectives started so far, alike on all ranks that have come as far.
+  /// The number of started collectives; equal on all ranks at the same point of
+  /// the program.
   std::atomic<int64_t> launched{0};
-  /// Why it is of no more use.
+  /// Why the group is broken.
   FirstError first_error;
-  /// Whether a collective was left without waiting for its end.
+  /// Whether a wait was given up before its collective ended.
   std::atomic<bool> abandoned{false};
-  /// Held while a collective is launched, so that no abort frees what it uses.
+  /// Held while a collective is launched, so that an abort does not free what
+  /// the launch uses.
   std::recursive_mutex launching;
-  /// Looks at this group and at all that are made of it.
+  /// Checks this group and all groups made from it.
   std::shared_ptr<WatchdogThread> watchdog_thread;
-  /// Where collectives run on a GPU. Last: it reads the others.
+  /// Set if collectives run on a GPU. The last member, since it reads the
+  /// others.
   std::unique_ptr<Watchdog> watchdog;
 };
 
-/// How many groups this process has formed that come of no other one.
+/// The number of groups that this process has formed, without those made from
+/// another group.
 int64_t groups_formed();
 
-/// Warns where `group` is `ProcessGroup()`, a group of one, although this
-/// process is one of several: `user` was given it, and `consequence`.
+/// Warns if `group` is `ProcessGroup()`, a group of one, although this process
+/// is one of several. `user` names the object with that group, and
+/// `consequence` is added to the text.
 void check_not_forgotten(
     const ProcessGroup& group,
     const char* user,
     const char* consequence);
 
-/// The scope of the group with this number, and counts it: "" for 0,
-/// "/group_1" for 1. The number is the largest `groups_formed` of its ranks.
+/// Returns the scope of the group with this number, "" for 0, "/group_1" for 1,
+/// and counts the group. The number is the largest `groups_formed` of its
+/// ranks.
 std::string scope_of_group(int64_t number, int64_t size);
 
-/// From now on the launcher hears of this process's progress and, unless
-/// `options` forbid it, of the reason of its end.
+/// Starts to report this process's progress to the launcher and, unless
+/// `options` forbid it, the reason of its end.
 void report_to_launcher(const ProcessGroupOptions& options);
 
 /// Forms the group of the ranks that `environment` names, or a group of one.
@@ -143,25 +155,25 @@ ProcessGroup form_group(
     LaunchEnvironment environment,
     const std::shared_ptr<backends::mpi::Communicator>& communicator);
 
-/// Rank 0's address over `communicator`, where the ranks do not know it yet.
-/// Collective.
+/// Distributes rank 0's address over `communicator` if the ranks do not know it
+/// yet. Collective.
 void meet_over_mpi(
     LaunchEnvironment& environment,
     backends::mpi::Communicator& communicator,
     std::chrono::milliseconds timeout);
 
-/// Connects the ranks of `impl`, whose other members are filled in, and returns
-/// when all of them are connected. Collective.
+/// Connects the ranks of `impl`, whose other members must be set, and returns
+/// when all ranks are connected. Collective.
 void connect(ProcessGroupImpl& impl);
 
-/// Ends the connections of `impl`. If a collective may be under way for good,
-/// the backend, which would wait for it, ends on a thread of its own and this
-/// takes no time; NCCL completes what is under way, or aborts it where the
-/// group is broken or an exception is on its way, and gets up to 10 s.
+/// Ends the connections of `impl`. If a collective may never end, the backend,
+/// which would wait for it, is destroyed on a separate thread, and this
+/// function returns at once. NCCL gets up to 10 s to complete running
+/// collectives, or to abort them if the group is broken or during an exception.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 
-/// The tensors of all ranks, which are of one shape. To be called within
-/// `guarded`. Collective.
+/// Returns the tensors of all ranks, which must have the same shape. Call it
+/// within `guarded`. Collective.
 std::vector<at::Tensor> gather_equal(
     ProcessGroupImpl& group,
     const at::Tensor& tensor);

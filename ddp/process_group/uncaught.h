@@ -4,13 +4,13 @@
 
 namespace ddp::detail {
 
-/// From now on an uncaught exception is written to the file that
-/// `find_error_file` has found, if any, and to `failure_store`, if it is not
-/// null, for all groups, and to the failure stores of earlier calls that are
-/// still in use. The former handler of `std::terminate` runs afterwards.
+/// Installs a handler that reports an uncaught exception: to the file of
+/// `find_error_file`, if any, and, for all groups, to `failure_store`, if it is
+/// not null, and to the failure stores of earlier calls that still exist. Then
+/// the previous handler of `std::terminate` runs.
 void report_uncaught(const std::shared_ptr<FailureStore>& failure_store);
 
-/// Does the same with the exception that is being handled.
+/// Reports the exception that is being handled in the same way.
 void report_exception() noexcept;
 
 } // namespace ddp::detail

@@ -16,7 +16,7 @@ class WaitNotice {
       const std::string& call);
 
  private:
-  /// Is broken, and so known, when the wait is over.
+  /// Destroyed when the wait is over, which the other thread notices.
   std::promise<void> end_;
 };
 

@@ -4,43 +4,44 @@
 
 namespace ddp::detail {
 
-// What is said of a wait, while it lasts and when it has failed.
+// Messages about a wait, while it lasts and when it has failed.
 
 /// "rank 1 of 3 on host a".
 std::string this_rank(const ProcessGroupImpl& group);
 
-/// The reasons; those that only pass on what they saw where no one knows more.
+/// The reasons of the failures. Consequences are included only if there is no
+/// other failure.
 std::string describe(const std::vector<Failure>& failures);
 
-/// What this process does, in the words of what the program called.
+/// The activity of this process, named by the program's call.
 std::string own_call();
 
-/// The operation that failed: behind what the program called, or where in a
-/// backward it is.
+/// The name of the failed operation, after the program's call, or with its
+/// place in a backward.
 std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// How a backend's collective ended, from the text of its error: without places
-/// in its sources and without the reasons' way through other ranks.
+/// How a backend's collective ended, from the text of its error, without places
+/// in its sources and without the path of the reason through other ranks.
 std::string reason_of_end(
     const ProcessGroupImpl& group,
     const std::string& error);
 
-/// What to do if other ranks are in no call of ddp's.
+/// The remedy if other ranks are not in a call of ddp.
 std::string own_remedy();
 
-/// Which ranks wait in which call while this one waits for collective `number`,
-/// and what to do, by what they wait in or because of `reason`; the group has a
-/// failure store.
+/// Text: which ranks wait in which call while this one waits for collective
+/// `number`, and the remedy, which depends on these calls or on `reason`. The
+/// group must have a failure store.
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,
     const std::string& reason);
 
-/// Says what this rank waits for, unless another has told of its own wait,
-/// which continues. `state` is what it found when it said that it waits.
-/// Returns whether it has told.
+/// Reports what this rank waits for, unless another rank has reported a wait
+/// that continues. `state` is the result of `mark_waiting`. Returns whether it
+/// has reported.
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,

@@ -6,16 +6,16 @@
 
 namespace ddp::detail {
 
-/// Where processes of one host reach each other.
+/// The address at which processes of one host reach each other.
 inline constexpr const char* kLoopback = "127.0.0.1";
 
-/// Text that is equal for exactly those processes that can reach each other
-/// over the loopback interface: boot, host name and network namespace.
+/// A text that is equal for two processes if and only if they can reach each
+/// other over the loopback interface: boot, host name and network namespace.
 std::string host_identity();
 
-/// The numeric address of a host. A name that does not exist is an error at
-/// once; while a name server does not answer, it is asked again for up to 10 s,
-/// or `timeout` if that is less. Throws `c10::DistNetworkError`.
+/// The numeric address of a host. Fails at once if the name does not exist. If
+/// the name server does not answer, retries for up to 10 s, or `timeout` if
+/// that is less. Throws `c10::DistNetworkError`.
 std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
 /// Whether a numeric address means, on any host, that host itself.
@@ -31,21 +31,23 @@ void wait_for_listener(
     int64_t port,
     std::chrono::milliseconds timeout);
 
-/// Whether a host answers at a numeric address, also if it refuses.
+/// Whether a host answers at a numeric address, even by refusing the
+/// connection.
 bool answers(
     const std::string& address,
     int64_t port,
     std::chrono::milliseconds timeout);
 
-/// A socket that listens at a numeric address. Throws `c10::DistNetworkError`.
+/// Returns a socket that listens at a numeric address. Throws
+/// `c10::DistNetworkError`.
 int listen_at(const std::string& address, int64_t port);
 
 /// The port that a listening socket is bound to.
 int64_t port_of(int descriptor);
 
-/// Takes over a listening socket that was inherited: checks that it is one,
-/// bound to `port`, and keeps later child processes from inheriting it. Returns
-/// whether the descriptor is good.
+/// Takes over an inherited listening socket: checks that `descriptor` is one,
+/// bound to `port`, and sets close-on-exec. Returns whether the check
+/// succeeded.
 bool adopt_listener(int descriptor, int64_t port);
 
 } // namespace ddp::detail

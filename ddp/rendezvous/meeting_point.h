@@ -4,14 +4,14 @@
 
 namespace ddp::detail {
 
-/// Returns rank 0's text on all ranks, before they have a store. Collective.
+/// Returns rank 0's text on all ranks, before there is a store. Collective.
 using TextBroadcast = std::function<std::string(const std::string& text)>;
 
-/// Fills in where the ranks meet if no one told them: rank 0 listens at a free
-/// port of its own host and says so over `broadcast`. `one_host`: there are no
-/// others, so that the loopback interface serves (rank 0's word counts).
-/// Collective. Throws `c10::DistNetworkError` if rank 0's host cannot be
-/// reached.
+/// Sets the address of the store if the environment does not: rank 0 listens at
+/// a free port of its host, and sends the address over `broadcast`. `one_host`:
+/// all ranks are on one host, so the loopback interface is used (rank 0's value
+/// counts). Collective. Throws `c10::DistNetworkError` if rank 0's host cannot
+/// be reached.
 void choose_meeting_point(
     LaunchEnvironment& environment,
     const TextBroadcast& broadcast,

@@ -9,49 +9,50 @@
 
 namespace ddp {
 
-/// What each rank tells the others when they meet.
+/// The data that each rank sends to the others at the rendezvous.
 struct RankInfo {
   /// Equal for the ranks of one host; see `detail::host_identity`.
   std::string host;
-  /// The GPUs this process may use, by bus address, in CUDA's order.
+  /// The bus addresses of the GPUs that this process may use, in CUDA's order.
   std::vector<std::string> gpus;
-  /// Why there are none, if so.
+  /// Why there is no usable GPU; may be empty.
   std::string gpu_note;
-  /// The index of the one that it was told to use, or -1.
+  /// The index of the requested GPU, or -1.
   int64_t gpu = -1;
-  /// Its local rank if the launcher told, or -1.
+  /// The local rank, if the launcher set it, or -1.
   int64_t local_rank = -1;
-  /// MASTER_ADDR's numeric address, by which it came to the store.
+  /// The numeric address of MASTER_ADDR, at which the rank reached the store.
   std::string server{};
-  /// Why it cannot share memory with others of its host; empty if it can.
+  /// Why the rank cannot share memory with others of its host; empty if it can.
   std::string shm_note{};
-  /// Why it cannot take part; empty if it can.
+  /// Why the rank cannot take part; empty if it can.
   std::string fault{};
-  /// How many groups it has formed that come of no other one.
+  /// The number of groups that it has formed, without those made from another
+  /// group.
   int64_t groups = 0;
-  /// WORLD_SIZE as it was told.
+  /// The rank's WORLD_SIZE.
   int64_t world_size = 0;
   /// The options that must be the same on all ranks, by name.
   std::map<std::string, std::string> options{};
-  /// Those that had better be.
+  /// The options that should be the same on all ranks, by name.
   std::map<std::string, std::string> times{};
 };
 
 nlohmann::json json_of(const RankInfo& info);
 RankInfo to_rank_info(const nlohmann::json& value);
 
-/// Throws `c10::ValueError` if options differ between ranks; `address` is where
-/// they met.
+/// Throws `c10::ValueError` if options differ between ranks; `address` is that
+/// of the store.
 void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 
-/// What to say where times differ between ranks; empty if they do not.
+/// The message if times differ between ranks; otherwise empty.
 std::string different_times(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 
-/// What to say where `rank` was told another WORLD_SIZE than rank 0.
+/// The message if `rank` has another WORLD_SIZE than rank 0.
 std::string different_sizes(
     const std::string& address,
     int64_t rank,

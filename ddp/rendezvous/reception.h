@@ -13,61 +13,61 @@ class Store;
 
 namespace ddp::detail {
 
-// In the lobby: the numbers that a rank's processes have drawn, a line each,
-// and the attempt's name for one (rank 0's number, which is alone, is that
-// name).
+// Keys of the lobby: the numbers that a rank's processes have drawn, one per
+// line, and the name of the attempt in answer to a number. The number that rank
+// 0 draws is that name.
 std::string hello_key(int64_t rank);
 void say_hello(c10d::Store& lobby, int64_t rank, const std::string& number);
 std::string answer_key(const std::string& number);
-// In the attempt's room, of a rank.
+// Key of a rank in the attempt's room.
 std::string joined_key(int64_t rank);
 std::string has_read_key(int64_t rank);
-/// A rank that two processes have.
+/// Key of a rank that two processes have.
 constexpr const char* kTwiceKey = "twice";
-/// The outcome, for all.
+/// Key of the result for all ranks.
 constexpr const char* kOutcomeKey = "members";
 
-/// Where rank 0 receives the other ranks: its lobby has the keys of every
-/// attempt, its room those of this one.
+/// Rank 0's part of the rendezvous. The lobby has the keys of all attempts, the
+/// room those of this attempt.
 class Reception {
  public:
   using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
   Reception(StorePtr lobby, StorePtr room, std::string attempt, int64_t size);
 
-  /// Receives more ranks, if there are to be as many.
+  /// Receives more ranks if `size` is larger than before.
   void extend(int64_t size);
 
-  /// Whether rank `r` has come, and had not before. Size is the rank of one
-  /// that has no place among them.
+  /// Returns whether rank `r` has newly arrived. A process without a place has
+  /// the rank `size`.
   bool comes(int64_t r);
 
-  /// Tells the attempt's name to other processes that have the rank of one that
-  /// has come: they find that out in the room.
+  /// Sends the attempt's name to further processes with the rank of one that
+  /// has arrived, so that they detect the duplicate in the room.
   void answer_others();
 
-  /// How many have come of those that there are to be.
+  /// The number of expected ranks that have arrived.
   int64_t count() const;
 
-  /// Those below `size` that have not come.
+  /// The ranks below `size` that have not arrived.
   std::vector<int64_t> absent(int64_t size) const;
 
-  /// Says to those that come, and have come, how the meeting ends.
+  /// Sends the result to all ranks that have arrived or will arrive.
   void say(const nlohmann::json& outcome) const;
 
-  /// Gives the ranks that came a moment to read the outcome: where it is an
-  /// error, the store ends with this process.
+  /// Waits a moment for the ranks that have arrived to read the result: after
+  /// an error, the store ends with this process.
   void await_readers() const;
 
  private:
-  /// Tells rank `r` the attempt's name for numbers not seen before.
+  /// Answers new numbers of rank `r` with the attempt's name.
   void answer(int64_t r);
 
   StorePtr lobby_;
   StorePtr room_;
   std::string attempt_;
   std::vector<bool> present_;
-  std::vector<std::string> answered_; // the numbers that were
+  std::vector<std::string> answered_; // numbers
 };
 
 } // namespace ddp::detail

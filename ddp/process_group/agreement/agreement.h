@@ -5,8 +5,8 @@
 namespace ddp::detail {
 
 /// Checks over `store` that all ranks call it with the same `text`, which also
-/// detects missing ranks. Throws `c10::Error` that names them, or both texts,
-/// after at most the group's timeout. Collective.
+/// detects missing ranks. Throws `c10::Error` that names these ranks, or both
+/// texts, after at most the group's timeout. Collective.
 void agree(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,

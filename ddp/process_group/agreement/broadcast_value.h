@@ -5,9 +5,9 @@
 
 namespace ddp::detail {
 
-/// `root`'s value, whose tensors are on the CPU, on all ranks; the others'
-/// `value` is ignored. Tensors are sent one by one, so that no rank needs more
-/// memory than for all of them and once more the largest. Collective.
+/// Returns the value of rank `root` on all ranks; its tensors must be on the
+/// CPU. The other ranks' `value` is ignored. Tensors are sent one by one: a
+/// rank needs memory for all of them, plus once for the largest. Collective.
 c10::IValue broadcast_value(
     const c10::IValue& value,
     const ProcessGroup& group,

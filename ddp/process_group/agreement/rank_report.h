@@ -12,7 +12,7 @@ namespace ddp::detail {
 /// of parameters.
 constexpr size_t kMaxDifferences = 8;
 
-/// One text to send, each line with a newline at its end.
+/// The lines as one text to send, each followed by a newline.
 std::string join_lines(const std::vector<std::string>& lines);
 
 std::vector<std::string> split_lines(const std::string& text);
@@ -39,8 +39,8 @@ std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
   return groups;
 }
 
-/// The ranks' texts, with their numbers: "ranks 0 and 2: this; rank 1: that".
-/// Those with an empty text are left out.
+/// The texts of the ranks, with the numbers of the ranks: "ranks 0 and 2: this;
+/// rank 1: that". Those with an empty text are left out.
 std::string name_by_ranks(const std::vector<std::string>& texts);
 
 /// Throws `c10::ValueError` unless all ranks report the same call.
