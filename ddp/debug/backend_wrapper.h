@@ -4,19 +4,19 @@
 
 namespace ddp::debug {
 
-/// `backend`, which connects the ranks of `group`, or, where DDP_DEBUG asks for
-/// it, one that watches its calls.
+/// Returns `backend`, which connects the ranks of `group`, or, if DDP_DEBUG is
+/// not "off", a wrapper that records or compares its calls.
 c10::intrusive_ptr<c10d::Backend> wrap_backend(
     const detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend);
 
-/// The backend that `wrap_backend` was given.
+/// The backend inside a wrapper of `wrap_backend`.
 const c10d::Backend& unwrap_backend(const c10d::Backend& backend);
 
-/// Says on rank 0, where DDP_DEBUG asks for it, what group was formed.
+/// Logs a line about the new group, on rank 0 if DDP_DEBUG is not "off".
 void announce(const detail::ProcessGroupImpl& group);
 
-/// The same of a Reducer.
+/// As above, for a new Reducer.
 void announce_reducer(
     const ProcessGroup& group,
     const std::string& name,

@@ -6,12 +6,12 @@
 
 namespace ddp::debug {
 
-/// Compares over the ranks of a group what they are about to call. It uses the
-/// store alone, and so serves every backend.
+/// Compares the next calls of the ranks of a group. It uses only the store, and
+/// so works with every backend.
 class CollectiveFingerprint {
  public:
-  /// `store`: keys of its own. `failure_store` may be null; `scope` is the
-  /// group's name there.
+  /// `store`: separate keys. `failure_store` may be null; `scope` is the
+  /// group's name in it.
   CollectiveFingerprint(
       c10::intrusive_ptr<c10d::Store> store,
       std::shared_ptr<detail::FailureStore> failure_store,
@@ -23,18 +23,18 @@ class CollectiveFingerprint {
     timeout_ = timeout;
   }
 
-  /// Returns when all ranks have come to their `sequence`th collective with the
-  /// same call, which is `number` in the record. Where the calls differ all
-  /// ranks throw `c10::ValueError` with the same text: what each called, and a
-  /// stack of each side. Throws `c10::DistBackendError` with the ranks that
-  /// have not come in time, or that have failed. Where the store has ended
-  /// nothing is compared: then rank 0 has, and the collective itself says more.
-  /// Collective.
+  /// Returns when all ranks have reached their `sequence`th collective with the
+  /// same call, which is `number` in the record. If the calls differ, all ranks
+  /// throw `c10::ValueError` with the same text: each rank's call, and one
+  /// stack for each call. Throws `c10::DistBackendError` with the ranks that
+  /// have not arrived in time, or that have failed. If the store has ended,
+  /// nothing is compared: rank 0 has ended with it, and the collective reports
+  /// that. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:
-  /// What `request` says of the store; throws where it has ended, or does not
-  /// answer in the group's timeout.
+  /// Returns the result of `request` to the store; throws if the store has
+  /// ended, or does not answer within the group's timeout.
   template <typename Request>
   auto ask(Request request) const;
   std::string key(int64_t sequence, int64_t rank) const;

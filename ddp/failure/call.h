@@ -7,32 +7,32 @@
 
 namespace ddp::debug {
 
-/// What a rank called.
+/// A rank's call of a collective.
 struct Call {
-  /// As c10d's functions are called: "all_reduce".
+  /// The name of c10d's function: "all_reduce".
   const char* operation = "";
-  /// What else the ranks must agree on: "SUM", "root 2".
+  /// Other arguments that must be the same on all ranks: "SUM", "root 2".
   std::string arguments;
   /// Dtypes and shapes: "float32 [4, 3]", "3 x int64 [1]".
   std::string tensors;
-  /// Whether tensors must be alike on all ranks.
+  /// Whether dtypes and shapes must be the same on all ranks.
   bool alike = true;
   int64_t bytes = 0;
 
   /// "all_reduce(SUM) of float32 [4, 3]".
   std::string text() const;
-  /// What must be equal on all ranks.
+  /// The part of the text that must be equal on all ranks.
   std::string signature() const;
 };
 
-/// A call whose tensors are the same on all ranks.
+/// A call whose tensors have the same dtypes and shapes on all ranks.
 Call call_of(
     const char* operation,
     at::TensorList tensors,
     std::string arguments = "");
 
-/// One whose ranks may pass tensors of different shapes and numbers, such as a
-/// gather; the dtype is among its arguments.
+/// A call whose tensors may differ in shape and number between ranks, such as a
+/// gather; the dtype is part of its arguments.
 Call uneven_call_of(
     const char* operation,
     at::TensorList tensors,

@@ -4,13 +4,13 @@
 
 namespace ddp::debug {
 
-/// What DDP_DEBUG asks for.
+/// The level that DDP_DEBUG selects.
 enum class DebugLevel {
   kOff,
   /// "info": a record of the last collectives, and a line for each group and
   /// Reducer.
   kInfo,
-  /// "detail": in addition the ranks' calls are compared before they run.
+  /// "detail": as "info", and the ranks' calls are compared before they run.
   kDetail
 };
 

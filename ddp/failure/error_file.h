@@ -4,24 +4,24 @@
 
 namespace ddp::detail {
 
-/// Notes what the environment says now of the file in which a launcher looks
-/// for the reason of this process's end, TORCHELASTIC_ERROR_FILE. False if it
-/// names none.
+/// Stores the value of TORCHELASTIC_ERROR_FILE, the file in which a launcher
+/// looks for the reason of this process's end. Returns false if the variable
+/// names no file.
 bool find_error_file();
 
-/// The same for an open file, which keeps what it has already and which no one
-/// reads before this process has ended.
+/// As above, for an open file. Its contents are kept, and no process may read
+/// it before this one has ended.
 void use_error_file(int descriptor);
 
-/// RANK, as the launcher set it; maybe empty.
+/// RANK, as set by the launcher; may be empty.
 const char* launched_rank();
 
-/// Whether this process, or someone in its place, has written the file.
+/// Whether this process, or another one on its behalf, has written the file.
 bool has_error_report();
 
-/// Writes the file, which others see whole or not at all. Nothing happens where
-/// there is none, or in a child process that was forked. For signal handlers
-/// too.
+/// Writes the file, which other processes see complete or not at all. Does
+/// nothing if there is no file, or in a forked child process.
+/// Async-signal-safe.
 void write_error_report(std::string_view text);
 
 } // namespace ddp::detail

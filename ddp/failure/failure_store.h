@@ -16,36 +16,36 @@ class Store;
 
 namespace ddp::detail {
 
-/// What a rank told the others when it failed.
+/// The failure that a rank reported to the others.
 struct Failure {
   std::string scope;
-  /// In the group that reads it, or, where that has no such member, in the root
-  /// group; `size` is that group's.
+  /// The rank in the group that reads the failure, or in the root group if the
+  /// reading group does not contain it; `size` is the size of that group.
   int64_t rank = 0;
   int64_t size = 1;
   std::string host;
   std::string text;
   enum class Kind {
-    kOwn, ///< this rank's
-    kConsequence, ///< what it saw of another rank's end, or in a wait
-    kCommon, ///< every rank's: all throw the text as it is
+    kOwn, ///< the rank's own failure
+    kConsequence, ///< the end of another rank, or a failed wait
+    kCommon, ///< common to all ranks, which throw the text unchanged
   } kind = Kind::kOwn;
 };
 
-/// What a rank found when it said that it waits.
+/// The result of `mark_waiting`.
 struct WaitState {
-  /// The lines of the list.
+  /// The number of lines in the list.
   size_t lines = 0;
-  /// Of this wait, among those of this rank.
+  /// Identifies this wait among those of this rank.
   std::string id;
 };
 
-/// Where a rank is while others wait.
+/// The state of a rank while others wait.
 struct WaitStatus {
   /// Whether it has started as many collectives as they have.
   bool came = false;
-  /// What it waits in, in which group ever; empty if it does not wait, or not
-  /// for long.
+  /// The call that it waits in, in any group; empty if it does not wait, or has
+  /// not waited long.
   std::string call;
 
   bool operator==(const WaitStatus& other) const {
@@ -53,21 +53,21 @@ struct WaitStatus {
   }
 };
 
-/// Where the ranks of one attempt tell each other that they failed: a list in
-/// the store.
+/// Where the ranks of one attempt report failures to each other: a list in the
+/// store.
 ///
 /// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of
 /// its first duplicate, "/1_0" the part with color 0 of a split. A failure
-/// concerns its group and all that come from it.
+/// concerns its group and all groups made from it.
 ///
-/// No function throws, and each is bounded in time: requests run on threads of
-/// their own, over a connection of their own. Where the store is gone nothing
-/// is reported and nothing found.
+/// No function throws, and each is bounded in time: requests run on separate
+/// threads, over a separate connection. If the store has ended, nothing is
+/// reported or found.
 class FailureStore {
  public:
-  /// Null if the store cannot serve. `hosts_store`: the store ends with this
-  /// process, which then gives the others up to 5 s to read before it
-  /// continues.
+  /// Returns null if the store is not suitable. `hosts_store`: the store ends
+  /// with this process, which therefore gives the others up to 5 s to read
+  /// before it continues.
   static std::shared_ptr<FailureStore> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
@@ -79,47 +79,48 @@ class FailureStore {
     return root_rank_;
   }
 
-  /// Whether the store has ended, where that is known, and rank 0 of the root,
+  /// Whether the store is known to have ended, and rank 0 of the root group,
   /// which ends with it, is a member of the group.
   bool has_lost_rank_0() const;
 
-  /// The same for a part of this one's group, by these ranks.
+  /// The failure store for a part of this group: the members with these ranks.
   std::shared_ptr<FailureStore> of(const std::vector<int64_t>& ranks) const;
 
-  /// Returns when the others can read it, or after some seconds.
+  /// Reports a failure. Returns when the others can read it, or after some
+  /// seconds.
   void report(
       const std::string& scope,
       const std::string& text,
       Failure::Kind kind = Failure::Kind::kOwn);
 
-  /// Reports a consequence. Returns the text of the first one on the list from
-  /// line `since` on, of this group, of one that it comes from or of one that
-  /// comes from it: the same on all ranks.
+  /// Reports a consequence. Returns the text of the list's first consequence
+  /// from line `since` on, in this group, in a group that it was made from, or
+  /// in a group made from it. All ranks get the same text.
   std::string report_consequence(
       const std::string& scope,
       const std::string& text,
       size_t since);
 
-  /// The other ranks' failures that concern `scope`, in order. One round trip
-  /// where there are none.
+  /// The other ranks' failures that concern `scope`, in order. Takes one round
+  /// trip if there are none.
   std::vector<Failure> read(const std::string& scope);
 
-  /// Says that this rank waits in `call` and has started `number` collectives.
-  /// Nothing if the store does not answer.
+  /// Publishes that this rank waits in `call` and has started `number`
+  /// collectives. Returns nothing if the store does not answer.
   std::optional<WaitState> mark_waiting(
       const std::string& scope,
       int64_t number,
       const std::string& call);
 
-  /// Says that it waits no more.
+  /// Publishes that this rank no longer waits.
   void leave();
 
-  /// Where each rank of the group is, by what it said of its waits; empty if
-  /// the store does not answer.
+  /// The published state of each rank of the group; empty if the store does not
+  /// answer.
   std::vector<WaitStatus> wait_status(const std::string& scope, int64_t number);
 
-  /// Whether no wait that continues was told of. Then this one is, and until
-  /// its end no other.
+  /// Returns whether this rank may report its wait: no reported wait of another
+  /// rank continues. If so, no other wait may be reported until this one ends.
   bool may_report_wait(const WaitState& state);
 
  private:
@@ -149,9 +150,9 @@ class FailureStore {
   int64_t root_rank_;
   int64_t root_size_;
   bool hosts_store_;
-  /// The ranks of the group that it is for, as ranks of the root.
+  /// The members of the group, as ranks of the root group.
   std::vector<int64_t> members_;
-  /// Lines before this one have been drained for.
+  /// Lines before this one have been drained.
   std::atomic<size_t> told_{0};
 };
 

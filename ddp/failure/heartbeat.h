@@ -8,23 +8,22 @@ namespace ddp::detail {
 class SignalSafeBuffer;
 }
 
-/// What this rank says of its progress: to ddprun, which finds hanging ranks by
-/// it, and in the report of a crash.
+/// The progress of this rank, for ddprun, which detects hanging ranks by it,
+/// and for crash reports.
 ///
-/// It is written into memory that ddprun reads, or, where no ddprun has handed
-/// some over, into memory of this process. No function allocates or waits, and
-/// all may be called by several threads at once.
+/// It is written to memory that ddprun reads, or, without ddprun, to memory of
+/// this process. No function allocates or waits, and all are thread-safe.
 namespace ddp::detail::heartbeat {
 
-/// Takes the memory that ddprun handed over, if it did: DDP_HEARTBEAT_FD, which
-/// child processes do not get. What is no such memory is left alone.
+/// Attaches to the memory of ddprun, if DDP_HEARTBEAT_FD names it; child
+/// processes do not inherit it. A descriptor of anything else is ignored.
 void attach() noexcept;
 
 /// This rank's first group is formed.
 void joined() noexcept;
 
-/// A collective has failed because of another rank: so will what follows, until
-/// the next group is formed.
+/// A collective has failed because of another rank. Later ones will fail for
+/// the same reason, until the next group is formed.
 void failed_by_another() noexcept;
 
 /// A reduction of gradients is complete, the Reducer's `number`th: "after step
@@ -38,18 +37,18 @@ void began_bucket(
     int64_t step,
     std::string_view owner = {}) noexcept;
 
-/// Something else has gone on.
+/// There was other progress.
 void beat() noexcept;
 
-/// A call of the program's while it lives: "barrier", and then "after barrier".
-/// One within another shows both, the first by what the program called:
-/// "save_checkpoint("net.pt"): broadcast".
+/// While it lives, the program is in a call: "barrier"; then "after barrier". A
+/// nested call shows the program's call, too: "save_checkpoint("net.pt"):
+/// broadcast".
 class Activity {
  public:
-  /// What it is about, such as a file's name, must live as long.
+  /// `object`, such as a file's name, must live as long as this object.
   explicit Activity(const char* name, std::string_view object = {}) noexcept;
-  /// A collective of `count` elements: "all_reduce of 1 Double", or, where it
-  /// has a root, "broadcast of 1 Double from rank 2".
+  /// A collective of `count` elements: "all_reduce of 1 Double", or, if it has
+  /// a root, "broadcast of 1 Double from rank 2".
   Activity(
       const char* name,
       int64_t count,
@@ -59,7 +58,7 @@ class Activity {
   Activity& operator=(const Activity&) = delete;
   ~Activity();
 
-  /// Writes the outermost one around it, if any.
+  /// Writes the outermost enclosing call, if any.
   void describe_caller(SignalSafeBuffer& text) const noexcept;
 
  private:
@@ -75,13 +74,14 @@ class Activity {
   const Activity* outer_ = nullptr;
 };
 
-/// What was said last. Signal handlers may call them.
+/// The last reported values. These functions are async-signal-safe.
 int64_t last_step() noexcept;
-/// With a NUL at its end; `size` must be above 0.
+/// Copies the activity, null-terminated; `size` must be above 0.
 void copy_activity(char* text, size_t size) noexcept;
 
-/// What the program called on this thread, if that has called what is under
-/// way: "save_checkpoint("net.pt")"; otherwise empty. As `copy_activity`.
+/// Copies the program's call on this thread if the current activity is nested
+/// in it: "save_checkpoint("net.pt")"; otherwise an empty text. Null-terminated
+/// as in `copy_activity`.
 void copy_caller(char* text, size_t size) noexcept;
 
 } // namespace ddp::detail::heartbeat

@@ -4,8 +4,8 @@
 
 namespace ddp::debug {
 
-/// The calling thread's stack, a line for each frame, without those that lie
-/// between a collective's caller and the debug mode.
+/// The calling thread's stack, one line per frame, without the frames between
+/// the caller of a collective and the debug mode.
 std::string stack_text();
 
 } // namespace ddp::debug

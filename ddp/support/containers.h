@@ -10,7 +10,7 @@
 
 namespace ddp::detail {
 
-/// Containers of any values, as Python's are.
+/// Containers of values of any type, as in Python.
 inline c10::impl::GenericDict new_dict() {
   return c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get());
 }
@@ -18,8 +18,8 @@ inline c10::impl::GenericList new_list() {
   return c10::impl::GenericList(c10::AnyType::get());
 }
 
-/// How many slots a dict of these keys comes to have: keys that are made to
-/// collide would let it take all memory.
+/// The number of slots of a dict with these keys. Keys that are chosen to
+/// collide could make the dict exhaust the memory.
 uint64_t dict_slots(const std::vector<c10::IValue>& keys);
 
 } // namespace ddp::detail

@@ -6,7 +6,7 @@
 
 namespace ddp::detail {
 
-/// The stream of `device` that this thread queues its work on.
+/// This thread's current stream on `device`.
 inline c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }

@@ -9,12 +9,12 @@
 
 namespace ddp::detail {
 
-/// Runs `task`, which must not throw, on a thread that does nothing else
-/// meanwhile: one that has ended such a task, or a new one.
+/// Runs `task`, which must not throw, on a separate thread: an idle one from an
+/// earlier task, or a new one.
 void start_detached(std::function<void()> task);
 
-/// Calls `function` on a thread of its own, for calls that may never return:
-/// whoever stops waiting for the future leaves the thread to itself.
+/// Calls `function` on a separate thread, for calls that may never return: a
+/// caller that stops waiting for the future abandons the thread.
 template <typename Function>
 auto run_detached(Function function) {
   using Task = std::packaged_task<decltype(function())()>;
@@ -24,8 +24,8 @@ auto run_detached(Function function) {
   return result;
 }
 
-/// The same for at most `timeout`: a request to a store whose process is
-/// stopped has no end of its own. Throws `c10::DistStoreError` then.
+/// As above, and waits for at most `timeout`, since a request to a store whose
+/// process is stopped never ends. Throws `c10::DistStoreError` after that.
 template <typename Function>
 auto answered_within(std::chrono::milliseconds timeout, Function function) {
   auto answer = run_detached(std::move(function));

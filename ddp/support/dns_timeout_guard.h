@@ -2,10 +2,10 @@
 
 namespace ddp::detail {
 
-/// While it lives, a name server that does not answer keeps this thread for one
-/// second per lookup, and not for ten, and the process does not warn of it.
-/// LibTorch looks up the name of each address that its store connects to, to
-/// show it in messages.
+/// While it lives, a name server that does not answer delays this thread by one
+/// second per lookup instead of ten, and the process does not warn about it.
+/// LibTorch looks up the name of each address to which its store connects, for
+/// messages.
 class DnsTimeoutGuard {
  public:
   DnsTimeoutGuard();

@@ -4,17 +4,16 @@
 
 namespace ddp::detail {
 
-/// Whether a tensor's memory holds the values that it reads as. LibTorch
-/// negates and conjugates lazily, by a flag on a view, and has zeros without
-/// memory: whoever reads raw memory asks this first, and takes LibTorch's
-/// operators where the answer is no.
+/// Whether a tensor's memory holds its values. LibTorch negates and conjugates
+/// lazily, by a flag on a view, and has zeros without memory. Code that reads
+/// raw memory must check this first, and otherwise use LibTorch's operators.
 inline bool has_plain_memory(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.has_storage() &&
       !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();
 }
 
-/// A strided tensor whose memory holds these values: `tensor`, or a copy. Lazy
-/// zeros are not resolved by `resolve_neg()`.
+/// A strided tensor whose memory holds the values of `tensor`: `tensor` itself,
+/// or a copy. `resolve_neg()` does not resolve lazy zeros.
 inline at::Tensor with_plain_memory(const at::Tensor& tensor) {
   return tensor._is_zerotensor() ? tensor.clone()
                                  : tensor.resolve_conj().resolve_neg();

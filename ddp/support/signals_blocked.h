@@ -7,7 +7,7 @@
 namespace ddp::detail {
 
 /// Blocks signals on this thread while it lives. Threads that are started
-/// meanwhile never get them.
+/// meanwhile keep them blocked.
 class SignalsBlocked {
  public:
   explicit SignalsBlocked(const sigset_t& signals) {

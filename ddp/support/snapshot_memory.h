@@ -7,16 +7,16 @@
 
 namespace ddp::detail {
 
-/// Memory for copies of the same tensors, time and again: fresh memory costs
-/// more than the copy, since the system has to find and clear its pages.
+/// Reusable memory for repeated copies of the same tensors: fresh memory costs
+/// more than the copy, since the system must find and clear its pages.
 class SnapshotMemory {
  public:
-  /// From here on copies may take the memory of the copies before.
+  /// From now on, copies may reuse the memory of earlier copies.
   void begin() {
     next_ = 0;
   }
 
-  /// The values as a file has them (`plain_tensor`), in memory of their own.
+  /// The values as stored in a file (`plain_tensor`), in separate memory.
   at::Tensor copy(const at::Tensor& tensor);
 
  private:
