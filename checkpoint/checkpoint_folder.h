@@ -18,14 +18,14 @@ struct FolderEntry {
   std::string path;
 };
 
-/// Which of a folder's checkpoints stay.
+/// Which checkpoints of a folder are kept.
 struct Retention {
   int64_t last = 1;
   int64_t best = 0;
   bool higher_is_better = true;
 };
 
-/// The checkpoints of one run. For one process at a time; what fails throws
+/// The checkpoints of one run. For one process at a time; failures throw
 /// `c10::Error`.
 class CheckpointFolder {
  public:
@@ -35,43 +35,45 @@ class CheckpointFolder {
     return path_;
   }
 
-  /// Throws where something that is no folder stands there or on the way to it,
-  /// and warns where nothing can be written there.
+  /// Throws if the path or one of its parents is not a folder, and warns if the
+  /// folder is not writable.
   void look() const;
 
-  /// What is there, the newest step first; other files are passed over.
+  /// The checkpoints in the folder, the newest step first; other files are
+  /// ignored.
   std::vector<FolderEntry> entries() const;
 
-  /// Where a step's checkpoint is to be written; the folder is made.
+  /// The entry for a new checkpoint; creates the folder.
   FolderEntry new_entry(
       int64_t step,
       std::optional<double> metric,
       const std::string& extension) const;
 
-  /// Claims the folder, which has to be there, for writing as long as this
-  /// lives: `take`, and a lock. Throws where another process, or another
-  /// manager of this one, holds the lock, unless this epoch follows on an
-  /// earlier one of the job: then it may be a rank's that was cut off and does
-  /// not end.
+  /// Claims the folder, which must exist, for writing while this object lives:
+  /// `take`, and a lock. Throws if another process, or another manager of this
+  /// process, holds the lock. A later epoch of a job does not need the lock:
+  /// its holder may be a disconnected rank of an earlier epoch that does not
+  /// end.
   void claim();
 
-  /// Takes the folder for this process's epoch, which DDP_EPOCH says ("JOB:N")
-  /// and the file ".epoch" there keeps; with `only_own_job` none of another
-  /// job, for who only reads, or has no lock. Throws where a later epoch of the
-  /// job, or another job, has taken it since: that goes on without this
-  /// process. Nothing without DDP_EPOCH, or where the folder is not there.
+  /// Takes the folder for this process's epoch: writes DDP_EPOCH ("JOB:N") to
+  /// the file ".epoch" in it. With `only_own_job`, for readers and callers
+  /// without the lock, it does not take a folder of another job. Throws if a
+  /// later epoch of the job, or another job, has taken the folder since, and so
+  /// continues without this process. Does nothing without DDP_EPOCH, or if the
+  /// folder does not exist.
   void take(bool only_own_job = false);
 
-  /// Lets the link "latest" name the checkpoint at `path`.
+  /// Points the link "latest" to the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
-  /// Says of one that it does not verify: it counts for nothing and stays.
+  /// Marks a checkpoint as corrupt: it is kept, but not counted.
   void set_damaged(const std::string& path) {
     damaged_.insert(path);
   }
 
-  /// Removes what need not stay beside `newest`, other files of its step, and
-  /// what killed processes left, once `newest` verifies.
+  /// Verifies `newest`; then removes the checkpoints that `retention` does not
+  /// keep, other files of the same step, and files that killed processes left.
   void remove_others(const FolderEntry& newest, const Retention& retention);
 
  private:

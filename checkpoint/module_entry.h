@@ -6,10 +6,10 @@
 
 namespace ddp::detail {
 
-/// The tensors by name of a module whose own names are `wanted`, in what a file
-/// has: all of it, or the entry called `name`, or, without a name, the only
-/// entry, or the only one by a usual name, that is a dict of tensors. Throws
-/// `c10::ValueError` with the entries otherwise.
+/// Finds the tensors of a module with the names `wanted` in the value of a
+/// file: the whole value, or the entry `name`, or, without a name, the only
+/// entry that is a dict of tensors, or the only such entry with a common name.
+/// Otherwise throws `c10::ValueError` with the entries.
 StateDict module_entry(
     const c10::IValue& content,
     const std::string& name,

@@ -6,13 +6,13 @@
 
 namespace ddp::detail {
 
-/// Which tensor of a file belongs to which of a module.
+/// A mapping between the tensors of a module and those of a file.
 struct NameMatch {
   /// Name in the module, name in the file.
   std::vector<std::pair<std::string, std::string>> pairs;
-  /// Names of the module that the file has not.
+  /// Names of the module that are not in the file.
   std::vector<std::string> missing;
-  /// Names of the file that the module has not.
+  /// Names of the file that are not in the module.
   std::vector<std::string> unexpected;
 };
 

@@ -6,12 +6,13 @@ namespace ddp::detail {
 
 class SnapshotMemory;
 
-/// Throws `c10::ValueError` if the extension is none of those above.
+/// Throws `c10::ValueError` if the extension is not supported.
 void check_extension(const std::string& path);
 
-/// Does all of `write_checkpoint_file` that depends on the value, and returns
-/// what is left to do. With `memory` the value's tensors are copied to it, and
-/// may be changed before that. `metadata` go into a safetensors file.
+/// Does the part of `write_checkpoint_file` that depends on the value, and
+/// returns a function for the rest. With `memory`, the value's tensors are
+/// copied to it, so they may change before the function is called. `metadata`
+/// is for a safetensors file.
 std::function<void()> prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,

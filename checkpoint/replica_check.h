@@ -11,27 +11,26 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// What has a name in a checkpoint.
+/// An object with a name in a checkpoint.
 template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
-/// Throws `c10::ValueError` on all ranks if they have different `names` of the
-/// parts of a training, or epochs behind them. Collective.
+/// Throws `c10::ValueError` on all ranks if they have different `names`: the
+/// names of a training's parts, followed by epochs. Collective.
 void check_same_parts(const std::string& names, const ProcessGroup& group);
 
-/// Throws `c10::ValueError` on all ranks if they did not make the same `call`,
-/// which names its path: only rank 0's is read or written. Collective.
+/// Throws `c10::ValueError` on all ranks if their `call` differs. The call
+/// includes the path, since only rank 0's file is read or written. Collective.
 void check_same_call(const std::string& call, const ProcessGroup& group);
 
-/// The same as a warning, on rank 0. Collective.
+/// As above, but warns on rank 0 instead. Collective.
 void warn_of_other_calls(const std::string& call, const ProcessGroup& group);
 
-/// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
-/// the same parameters in these modules, or if these optimizers are of another
-/// type or learning rate. No call after a warning of parameters looks again.
-/// Parameters that never had a Reducer may be each rank's own, unless
-/// the group never had a Reducer and the module was trained.
-/// Collective.
+/// Warns, on rank 0 and only in the group's first calls, if these modules'
+/// parameters, or these optimizers' types or learning rates, differ between
+/// ranks. After a warning about parameters, later calls check nothing.
+/// Parameters that never had a Reducer may differ, unless the group never had a
+/// Reducer and the module was trained. Collective.
 void check_replicas(
     const Named<torch::nn::Module>& modules,
     const Named<torch::optim::Optimizer>& optimizers,

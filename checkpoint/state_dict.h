@@ -8,16 +8,16 @@ class Module;
 
 namespace ddp::detail {
 
-/// The module itself, out of whatever wrappers (`WrappedModule`) it is in.
+/// The module inside any number of wrappers (`WrappedModule`).
 torch::nn::Module& unwrapped(torch::nn::Module& module);
 const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 
 /// The parameters and buffers of a module by name, as they are (no copies).
 ///
 /// Names and order are those of Python's `Module.state_dict()`: the module's
-/// own parameters, then its own buffers, then its children in the order of
-/// their registration, in each as it was registered. Undefined tensors are left
-/// out. Wrappers leave no trace in the names.
+/// own parameters, then its own buffers, then its children, each in the order
+/// of registration. Undefined tensors are left out. Wrappers do not appear in
+/// the names.
 StateDict named_state(const torch::nn::Module& module);
 
 } // namespace ddp::detail

@@ -7,15 +7,15 @@
 
 namespace ddp::command {
 
-/// A value that has no values in it, or an empty container.
+/// A value that is not a container, or an empty container.
 struct Leaf {
-  /// Its place, such as "optimizer.state.0.exp_avg"; no two are the same.
+  /// Its unique path, such as "optimizer.state.0.exp_avg".
   std::string name;
   c10::IValue value;
 };
 
-/// The leaves of a tree in its order. With `whole_lists` a list or tuple of
-/// nothing but numbers, texts and none is one.
+/// The leaves of a tree, in its order. With `whole_lists`, a list or tuple that
+/// contains only numbers, strings and none is one leaf.
 std::vector<Leaf> leaves_of(const c10::IValue& tree, bool whole_lists);
 
 /// How many of something there are, and the elements and bytes of the tensors.
@@ -26,7 +26,7 @@ struct Extent {
   void add(const at::Tensor& tensor);
 };
 
-/// That of all tensors in a tree.
+/// The extent of all tensors in a tree.
 Extent extent_of(const c10::IValue& tree);
 
 } // namespace ddp::command

@@ -6,22 +6,23 @@
 
 namespace ddp::command {
 
-/// What a checkpoint says of itself.
+/// The contents of a checkpoint without the data of its tensors.
 struct Outline {
   bool is_safetensors = false;
-  /// What wrote it, such as "ddp"; empty if that is not known.
+  /// The program that wrote it, such as "ddp"; empty if unknown.
   std::string writer;
-  /// Of every byte, in a safetensors file.
+  /// Whether checksums cover every byte, in a safetensors file.
   bool has_digests = false;
   uint64_t bytes = 0;
-  /// Its tensors are the pages of the file, none of which has been read.
+  /// The value; its tensors are mapped pages of the file, not read yet.
   c10::IValue content;
-  /// Of a safetensors file, without what the content is made of.
+  /// The metadata of a safetensors file, without the entries that are part of
+  /// `content`.
   SafetensorsMetadata metadata;
 };
 
-/// Reads all of the file but what its tensors contain. Throws `c10::Error`
-/// that names the file.
+/// Reads the file except the data of its tensors. Throws `c10::Error` that
+/// names the file.
 Outline read_outline(const std::string& path);
 
 } // namespace ddp::command

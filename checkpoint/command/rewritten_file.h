@@ -4,17 +4,17 @@
 
 namespace ddp::command {
 
-/// A checkpoint that is to be written again, all of it verified.
+/// A completely verified checkpoint, to be written to another file.
 struct Checkpoint {
   c10::IValue content;
   SafetensorsMetadata metadata;
 };
 
-/// The tensors are the file's pages.
+/// Reads a checkpoint; its tensors are mapped pages of the file.
 Checkpoint read_checkpoint(const std::string& path);
 
-/// Writes `path` in the format of its extension, and says so. Where that is
-/// safetensors the metadata go along.
+/// Writes `path` in the format of its extension, and prints that. A safetensors
+/// file also gets the metadata.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 } // namespace ddp::command

@@ -8,7 +8,7 @@
 
 namespace ddp::detail {
 
-/// What the JSON header of a safetensors file says about one tensor.
+/// The entry of one tensor in the JSON header of a safetensors file.
 struct TensorEntry {
   std::string name;
   c10::ScalarType dtype;
@@ -31,23 +31,23 @@ struct SafetensorsHeader {
   std::string digests;
 };
 
-/// Where such a header has its digests.
+/// The offset of the checksums in such a header.
 constexpr size_t kDigestOffset = 31;
 
-/// The dtype's name in the format. Throws `c10::TypeError` naming `tensor`
-/// where the format, or this library, has none.
+/// The dtype's name in the format. Throws `c10::TypeError` that names `tensor`
+/// if the format or this library does not support the dtype.
 std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 
 /// The text of the header, padded to a multiple of 8 bytes, with zeros for the
-/// digests.
+/// checksums.
 std::string format_header(const SafetensorsHeader& header);
 
-/// The digest of such a text, whatever is in the digest's own place.
+/// The checksum of such a text, with zeros in place of the checksum.
 std::string header_digest(std::string text);
 
-/// Reads a header whose file has `data_bytes` bytes after it, and checks that
-/// its entries are well-formed and tile those bytes without gap or overlap, and
-/// the header's own digest. Throws `c10::Error`.
+/// Parses a header that is followed by `data_bytes` bytes in the file. Checks
+/// that its entries are well-formed and cover these bytes without gap or
+/// overlap, and the checksum of the header. Throws `c10::Error`.
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);
 
 } // namespace ddp::detail

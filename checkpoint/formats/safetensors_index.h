@@ -6,27 +6,28 @@
 
 namespace ddp::detail {
 
-/// Hugging Face's limit on one of the files; a larger tensor has one for
-/// itself.
+/// Hugging Face's limit for the size of a file; a larger tensor gets a separate
+/// file.
 constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
 /// Whether the name says that the file is Hugging Face's index of several
 /// safetensors files: `<stem>.safetensors.index.json`.
 bool is_safetensors_index(const std::string& path);
 
-/// The path in quotes, to begin a message with; for one of the files of an
-/// index it says which of how many this is, and that the index reads all.
+/// The path in quotes, for the beginning of a message. For a file of an index,
+/// also its number among the files, and the hint that loading the index reads
+/// all of them.
 std::string with_shard_number(const std::string& path);
 
-/// The tensors of the files that the index at `path` names, in its order of
-/// names. Throws `c10::Error` if the index is no such JSON, names a file
-/// outside its folder, or a tensor that the file does not have.
+/// The tensors of the files that the index at `path` names, in the order of its
+/// names. Throws `c10::Error` if the file is not such an index, or names a file
+/// outside its folder or a tensor that is not in its file.
 StateDict read_sharded_safetensors(const std::string& path, bool memory_map);
 
 /// Writes `tensors` to `<stem>-00001-of-0000n.safetensors`, ..., each of at
-/// most `max_shard_bytes` of data, then the index, which takes the old one's
-/// place at once. Until then the old index has its files: new ones get a name
-/// with a number where theirs is taken. At the end the old ones are removed.
+/// most `max_shard_bytes` of data, then the index, which replaces the old one
+/// atomically. Until then, the files of the old index are kept: if the name of
+/// a new file exists, it gets a number. At the end, the old files are removed.
 void write_sharded_safetensors(
     const std::string& path,
     const StateDict& tensors,

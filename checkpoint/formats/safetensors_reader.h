@@ -11,11 +11,11 @@ namespace ddp::detail {
 /// tensors of a mapped file are not read.
 SafetensorsFile read_safetensors(const ByteSource& file, bool verify = true);
 
-/// Reads or maps the file at `path`, which errors name.
+/// Reads or maps the file at `path`; errors name it.
 SafetensorsFile read_safetensors(const std::string& path, bool memory_map);
 
-/// Whether the file at `path` is one: by its content, or where that begins like
-/// no format at all, by its extension.
+/// Whether the file at `path` is a safetensors file, by its contents, or, if
+/// these match no format, by its extension.
 bool is_safetensors(const ByteSource& file, const std::string& path);
 
 /// Its header, which is checked.

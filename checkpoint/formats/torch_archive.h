@@ -8,12 +8,12 @@
 
 namespace ddp::detail {
 
-/// A file of `torch.save`, wherever its bytes are.
+/// A file of `torch.save`, from any source.
 ///
-/// All that is wrong with it throws `c10::Error`, which does not name the file.
+/// An invalid file throws `c10::Error`, which does not name the file.
 class TorchArchive {
  public:
-  /// Reads the directory; `source` has to outlive the archive.
+  /// Reads the directory; `source` must outlive the archive.
   explicit TorchArchive(const ByteSource& source);
 
   /// Reads everything, and verifies the records that are not used too.
@@ -21,7 +21,7 @@ class TorchArchive {
   /// storages of a mapped file are read.
   c10::IValue value(bool strict = true, bool verify = true) const;
 
-  /// The content of another record, if there is one.
+  /// The contents of another record, if it exists.
   std::optional<std::string> record(const std::string& name) const;
 
  private:
@@ -29,7 +29,7 @@ class TorchArchive {
 
   ZipReader zip_;
   uint64_t size_;
-  std::string prefix_; // of all names, with the '/'
+  std::string prefix_; // of all names, with '/'
 };
 
 /// Writes the file at `path`, which is replaced as a whole or not at all.

@@ -15,8 +15,8 @@ namespace ddp::detail {
 /// cache. Null: nobody looks.
 using SeeBytes = std::function<void(const void* data, size_t bytes)>;
 
-/// Bytes of a known number that are read by position. What is asked for has to
-/// be there, or else `c10::Error` is thrown.
+/// A known number of bytes that are read by position. Reading outside of them
+/// throws `c10::Error`.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
@@ -33,11 +33,11 @@ class ByteSource {
 
   std::string text(uint64_t offset, uint64_t bytes) const;
 
-  /// Shows `bytes` bytes from `offset` and keeps none of them.
+  /// Passes `bytes` bytes from `offset` to `see`, and keeps none of them.
   virtual void scan(uint64_t offset, uint64_t bytes, const SeeBytes& see) const;
 };
 
-/// Bytes in memory, which has to outlive it.
+/// Bytes in memory, which must outlive this object.
 class MemorySource : public ByteSource {
  public:
   MemorySource(const void* data, uint64_t bytes);
@@ -51,15 +51,15 @@ class MemorySource : public ByteSource {
   uint64_t size_;
 };
 
-/// A file, read and not mapped: where another program truncates it meanwhile,
-/// or the network that it is on fails, that is an error and not a SIGBUS.
+/// A file that is read, not mapped: if another program truncates it meanwhile,
+/// or its network fails, that is an error and not a SIGBUS.
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::string& path);
   uint64_t size() const override;
   void read(uint64_t offset, void* data, size_t bytes) const override;
 
-  /// All of it, to be written to without changing the file.
+  /// Maps the whole file, privately: writes do not change the file.
   std::shared_ptr<char> map() const;
 
  private:

@@ -9,10 +9,10 @@
 
 namespace ddp::detail {
 
-/// How many hexadecimal digits a digest has.
+/// The number of hexadecimal digits in a digest.
 constexpr size_t kDigestSize = 16;
 
-/// XXH3 of 64 bits (https://xxhash.com) of bytes that come piece by piece.
+/// XXH3 of 64 bits (https://xxhash.com) of bytes that are added piece by piece.
 class Digest {
  public:
   Digest();

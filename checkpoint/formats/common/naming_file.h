@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-/// Calls `read()`, whose errors are about the file at `path`, and names it.
+/// Calls `read()`, and adds the name of the file at `path` to its errors.
 template <typename Read>
 auto naming_file(const std::string& path, const Read& read)
     -> decltype(read()) {

@@ -8,7 +8,7 @@
 
 namespace ddp::detail {
 
-/// The bytes of a pickle, taken from first to last. What is not there throws
+/// The bytes of a pickle, read in order. Reading past the end throws
 /// `c10::Error`.
 class PickleBytes {
  public:
@@ -23,7 +23,7 @@ class PickleBytes {
 
   std::string_view take(uint64_t bytes);
 
-  /// A little-endian number, as all are but doubles.
+  /// A little-endian number, as all numbers except doubles are.
   template <typename T>
   T take_number() {
     T value{};
@@ -32,10 +32,10 @@ class PickleBytes {
   }
   double take_double();
 
-  /// An integer of any size, of which 64 bits are taken.
+  /// An integer of any size; it must fit into 64 bits.
   int64_t take_long();
 
-  /// Text up to the end of the line, which it has to have.
+  /// The text up to the end of the line, which must exist.
   std::string take_line();
 
  private:

@@ -7,18 +7,18 @@
 
 namespace ddp::detail {
 
-/// The storage that the file has under a key.
+/// Loads the file's storage with a key.
 using LoadStorage = std::function<at::Storage(const std::string& key)>;
 
-/// What the names on the allow-list do. Each checks what it gets, and throws
-/// `c10::Error` naming what it does not understand.
+/// Implements the names on the allow-list. Each checks its arguments, and
+/// throws `c10::Error` that names an unknown one.
 class PickleCalls {
  public:
   /// `load` is called once for each key. Unless `strict`, names that are not on
-  /// the list stand for themselves, and nothing happens when they are called.
+  /// the list become unknown values, and calling them does nothing.
   PickleCalls(PickleHeap& heap, LoadStorage load, bool strict);
 
-  /// What a name stands for.
+  /// The value of a name.
   PickleValue global(const std::string& module, const std::string& name);
 
   using Function =
@@ -27,10 +27,10 @@ class PickleCalls {
   /// Calls `function`, which has to be one of Python's names, with `arguments`.
   PickleValue call(const PickleValue& function, const PickleValue& arguments);
 
-  /// An object of the type, which is one of LibTorch's archives.
+  /// An object of `type`, which must be that of a LibTorch archive.
   PickleValue create(const PickleValue& type, const PickleValue& arguments);
 
-  /// The storage that a persistent id stands for.
+  /// The storage with a persistent id.
   PickleValue storage(const PickleValue& id);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace ddp::detail {
 
-/// What a name of Python's stands for.
+/// The meaning of a Python name.
 enum class PickleMeaning {
   kOrderedDict,
   kCounter,
@@ -25,22 +25,22 @@ enum class PickleMeaning {
 };
 
 struct PickleGlobal {
-  std::string name; // with its module
+  std::string name; // with the module
   PickleMeaning meaning;
-  c10::ScalarType dtype = c10::ScalarType::Undefined; // of the last kinds
+  c10::ScalarType dtype = c10::ScalarType::Undefined; // for the last kinds
 };
 
-/// The meaning of a name, out of the list of those that state_dicts need. Null
-/// if it is not on it.
+/// Looks up a name in the list of those that state_dicts need. Returns null if
+/// it is not on the list.
 const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name);
 
-/// The name that Python has for the dtype, "float32"; empty if it has none.
+/// Python's name of the dtype, "float32"; empty if there is none.
 std::string python_dtype(c10::ScalarType dtype);
 
-/// The name of the storages that hold this dtype, "FloatStorage"; empty if they
-/// are untyped.
+/// The class of storages of this dtype, "FloatStorage"; empty if they are
+/// untyped.
 std::string python_storage(c10::ScalarType dtype);
 
 } // namespace ddp::detail

@@ -12,7 +12,8 @@ class PickleMachine {
  public:
   PickleMachine(std::string_view pickle, PickleHeap& heap, PickleCalls& calls);
 
-  /// What the pickle leaves on the stack; its objects live in the heap.
+  /// Runs the pickle, and returns the value that is left on the stack; its
+  /// objects live in the heap.
   PickleValue run();
 
  private:

@@ -9,13 +9,13 @@ namespace ddp::detail {
 
 /// The value that a pickle of `torch.save` describes.
 ///
-/// The pickle is of protocol 2 to 5. Nothing is executed: its names are those
-/// of `find_global`, and every other opcode, name and value is refused by name.
-/// Memory, and so time, is bounded by `budget` bytes beside the storages: a
-/// value that contains itself, nests too deep, or would be far larger written
-/// out than the pickle is (as a list of lists of lists that are one) throws
-/// `c10::Error` as well. Unless `strict`, a dict's items whose values are or
-/// contain objects of other classes are left out.
+/// The protocol must be 2 to 5. Nothing is executed: the only names are those
+/// of `find_global`; any other opcode, name or value is rejected, and the error
+/// names it. Memory, and so time, is limited to `budget` bytes beside the
+/// storages. A value that contains itself, is nested too deep, or would expand
+/// to far more than the pickle (such as nested lists that share their items)
+/// also throws `c10::Error`. Unless `strict`, a dict's items whose values are
+/// or contain objects of other classes are left out.
 c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,

@@ -9,12 +9,12 @@
 #include <variant>
 #include <vector>
 
-// What an unpickler has on its stack.
+// The values on an unpickler's stack.
 namespace ddp::detail {
 
 struct PickleObject;
 
-/// A value: none, a plain one, or an object that several places may share.
+/// A value: none, a plain value, or an object that several places may share.
 using PickleValue =
     std::variant<std::monostate, bool, int64_t, double, PickleObject*>;
 
@@ -24,21 +24,21 @@ struct PickleList {
 struct PickleTuple {
   std::vector<PickleValue> items;
 };
-/// Keys and values in turn, as they came: a key may be there again.
+/// Alternating keys and values, in the order of the pickle; keys may repeat.
 struct PickleDict {
   std::vector<PickleValue> items;
-  /// One of LibTorch's archives, whose attributes are its items.
+  /// Whether this is a LibTorch archive, whose attributes are the items.
   bool archive = false;
 };
-/// One of Python's names that the reader knows.
+/// A Python name that the reader knows.
 struct PickleGlobal;
-/// An object, or a name, that the reader does not know; nothing is kept of it.
+/// An object or a name that the reader does not know; its contents are dropped.
 struct PickleUnknown {
   std::string name;
 };
 struct PickleStorage {
   at::Storage storage;
-  /// The dtype of its elements; bytes where the file gives it none.
+  /// The dtype of its elements; bytes if the file does not set one.
   at::ScalarType dtype = at::kByte;
 };
 
@@ -57,11 +57,11 @@ struct PickleObject {
 
 /// The objects of one pickle.
 ///
-/// They refer to each other by plain pointers, and all go at once: neither
-/// cycles nor depth matter.
+/// They refer to each other by plain pointers, and are all freed at once, so
+/// cycles and deep nesting are harmless.
 class PickleHeap {
  public:
-  /// Allows `budget` bytes; what needs more throws `c10::Error`.
+  /// Allows `budget` bytes; more throws `c10::Error`.
   explicit PickleHeap(uint64_t budget) : left_(budget) {}
 
   template <typename Content>
@@ -90,7 +90,7 @@ auto* content_of(const PickleValue& value) {
   }
 }
 
-/// What the value is, in Python's words.
+/// The type of the value, named as in Python.
 std::string kind_of(const PickleValue& value);
 std::string kind_of(const PickleObject& object);
 

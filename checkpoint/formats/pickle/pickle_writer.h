@@ -9,10 +9,10 @@
 namespace ddp::detail {
 
 struct PickledValue {
-  /// Of protocol 2, as torch.save writes it.
+  /// The pickle, in protocol 2, as torch.save writes it.
   std::string pickle;
-  /// What the pickle calls storage "0", "1" and so on: the elements of each in
-  /// order. They share the value's memory; `plain_tensor` is for them.
+  /// The elements of the storages with keys "0", "1" and so on in the pickle.
+  /// They share the value's memory; convert them with `plain_tensor`.
   std::vector<at::Tensor> storages;
 };
 

@@ -13,17 +13,18 @@ namespace ddp::detail {
 /// Decides which tensors of a value share a storage in the file.
 class StoragePlan {
  public:
-  /// Counts what the tensors of `value` use.
+  /// Counts how much of each storage the tensors of `value` use.
   explicit StoragePlan(const c10::IValue& value);
 
   /// Where a tensor's elements are in the file.
   struct Place {
     size_t storage = 0;
-    /// As it is in its storage, or else alone in one and contiguous.
+    /// Whether its storage is written as a whole. Otherwise the tensor is
+    /// written alone, contiguous, in a separate storage.
     bool whole = true;
   };
 
-  /// The place of a tensor, which may be that of one before.
+  /// The place of a tensor, which may be that of an earlier tensor.
   Place place(const at::Tensor& tensor);
 
   /// The storages in the order of their first use, each as a tensor of all its
@@ -33,7 +34,7 @@ class StoragePlan {
   }
 
  private:
-  // A storage has one dtype in the file.
+  // In the file, a storage has one dtype.
   using Key = std::pair<const c10::StorageImpl*, c10::ScalarType>;
 
   static Key key_of(const at::Tensor& tensor);

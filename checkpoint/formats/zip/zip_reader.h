@@ -7,36 +7,36 @@
 
 namespace ddp::detail {
 
-/// What a zip file says about one of its records.
+/// The directory entry of a record in a zip file.
 struct ZipRecord {
   std::string name;
-  /// Where its local header begins.
+  /// The offset of the local header.
   uint64_t header = 0;
-  /// Where its content begins, and its size.
+  /// The offset and the size of the contents.
   uint64_t offset = 0;
   uint64_t size = 0;
   uint32_t crc = 0;
-  /// What it takes in the file, which differs where it is compressed.
+  /// The size in the file, which differs if the record is compressed.
   uint64_t stored_size = 0;
   bool compressed = false;
 };
 
-/// The records of a zip file. Those that are compressed cannot be read.
+/// The records of a zip file. Compressed records cannot be read.
 ///
-/// The directory is checked as a whole before anything of it is used: names are
-/// unique, and no record overlaps another or leaves the file. Everything throws
-/// `c10::Error` with what was seen and expected.
+/// The whole directory is checked before it is used: names are unique, and
+/// records neither overlap nor extend beyond the file. All functions throw
+/// `c10::Error` with the found and the expected values.
 class ZipReader {
  public:
-  /// Reads the directory; `source` has to outlive the reader.
+  /// Reads the directory; `source` must outlive the reader.
   explicit ZipReader(const ByteSource& source);
 
-  /// In the order of the directory.
+  /// The records, in the order of the directory.
   const std::vector<ZipRecord>& records() const {
     return records_;
   }
 
-  /// The record of this name, or null.
+  /// The record with this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
   /// The record's content, verified by its CRC-32; without `verify` that of a
@@ -44,13 +44,14 @@ class ZipReader {
   at::Tensor tensor(const ZipRecord& record, bool verify = true) const;
   std::string text(const ZipRecord& record) const;
 
-  /// Verifies a record and keeps nothing of it.
+  /// Verifies a record without keeping its contents.
   void verify(const ZipRecord& record) const;
 
  private:
   void read_directory();
   void find_content(ZipRecord& record) const;
-  /// `order`: that of their bytes, which end before the directory.
+  /// `order`: the records in the order of their bytes, which must end before
+  /// the directory.
   static void check_overlaps(
       const std::vector<ZipRecord*>& order,
       uint64_t directory);

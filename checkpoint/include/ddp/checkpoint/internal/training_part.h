@@ -35,7 +35,7 @@ struct TrainingPart {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
-  /// Each rank's state is kept, in a list.
+  /// Whether the state of each rank is saved, in a list.
   bool per_rank = false;
   /// Whether a state may lack it.
   bool optional = false;
@@ -43,16 +43,17 @@ struct TrainingPart {
   bool collective = false;
   /// Whether the result of `save` is whole on one rank only.
   bool sharded = false;
-  /// If its parameters are the same on all ranks; else null.
+  /// The module, if its parameters are the same on all ranks; otherwise null.
   const torch::nn::Module* module = nullptr;
   const torch::optim::Optimizer* optimizer = nullptr;
-  /// Its epoch, if any, which is the same on all ranks when it is saved.
+  /// The epoch, if any; it must be the same on all ranks when the part is
+  /// saved.
   std::function<int64_t()> epoch = nullptr;
   /// Whether `load` checks nothing, so that its result may throw.
   bool unchecked = false;
 };
 
-/// A part whose state of rank 0 serves all.
+/// A part for which rank 0's state is loaded on all ranks.
 DDP_API TrainingPart local_part(
     const std::string& name,
     std::function<c10::IValue()> save,
@@ -67,9 +68,9 @@ DDP_API TrainingPart per_rank_part(
     Plan load,
     std::function<Commit(uint64_t)> derive = nullptr);
 
-/// The functions that load a state that fits.
+/// The functions that load a checked state.
 struct Commits {
-  std::vector<Commit> unchecked; // to be run first
+  std::vector<Commit> unchecked; // run these first
   std::vector<Commit> checked;
 };
 
@@ -79,7 +80,7 @@ c10::IValue save_parts(
     const std::vector<TrainingPart>& parts,
     const ProcessGroup& group);
 
-/// Checks that a state has the states of all parts. Throws `c10::Error`.
+/// Checks that a state contains the states of all parts. Throws `c10::Error`.
 Commits plan_parts(
     const std::vector<TrainingPart>& parts,
     const c10::IValue& state,

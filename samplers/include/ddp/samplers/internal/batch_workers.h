@@ -35,7 +35,7 @@ class BatchJob {
 
   const size_t samples_;
   const size_t part_;
-  /// Guarded by the BatchWorkers' mutex, as the two below:
+  /// Guarded by the mutex of BatchWorkers, like the next two members.
   size_t given_out_ = 0;
   size_t loaded_ = 0;
   std::exception_ptr error_;
@@ -63,7 +63,7 @@ class DDP_API BatchWorkers {
   bool is_ready() const;
 
   /// Waits for the oldest batch, of which there must be one, and takes it.
-  /// Throws as its loading, and `c10::Error` after `timeout`.
+  /// Throws the batch's error, and `c10::Error` after `timeout`.
   std::shared_ptr<BatchJob> take(Timeout timeout);
 
   /// Drops all batches; threads may still load parts of them.
