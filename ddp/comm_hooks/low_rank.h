@@ -5,33 +5,34 @@
 
 namespace ddp::detail {
 
-/// Matrices, [1, rows, columns] each, those of one shape together.
+/// Matrices of shape [1, rows, columns] each, grouped by shape.
 using MatricesByShape = std::vector<std::vector<at::Tensor>>;
 
-/// The matrices one by one, or, to `batch` them, those of each shape as one
+/// The matrices one by one, or, with `batch`, those of each shape as one
 /// tensor, [count, rows, columns].
 std::vector<at::Tensor> join(const MatricesByShape& shapes, bool batch);
 
-/// Copies joined matrices back to where they lay.
+/// Copies joined matrices back to the original ones.
 void split(
     const std::vector<at::Tensor>& joined,
     const MatricesByShape& shapes);
 
 /// Makes the columns of each matrix of `matrices` ([count, rows, columns], no
 /// more columns than rows) orthonormal, in place. With one or two columns, and
-/// in small types, `epsilon` is added to their lengths; a column of zeros stays
-/// one.
+/// in small types, `epsilon` is added to their norms; a column of zeros does
+/// not change.
 void orthogonalize(at::Tensor matrices, double epsilon);
 
-/// Matrices that ranks average in the form P Q^T, of few columns each.
+/// Averages matrices over ranks in the form P Q^T, with few columns each.
 ///
 /// Source: Vogels, Karimireddy and Jaggi, PowerSGD,
-/// https://arxiv.org/abs/1905.13727, in the order of operations, which decides
-/// bits, of pytorch/torch/distributed/algorithms/ddp_comm_hooks/
+/// https://arxiv.org/abs/1905.13727, in the order of operations, which
+/// determines the bits, of pytorch/torch/distributed/algorithms/ddp_comm_hooks/
 /// powerSGD_hook.py.
 class LowRank {
  public:
-  /// Each of `matrices` is [count, rows, columns] and is worked on in place.
+  /// Each of `matrices` has the shape [count, rows, columns], and is changed in
+  /// place.
   LowRank(std::vector<at::Tensor> matrices, int64_t rank, double epsilon);
 
   /// How many elements all Qs have.
@@ -39,14 +40,14 @@ class LowRank {
     return q_elements_;
   }
 
-  /// Lets all Qs be in `memory`, [q_elements()].
+  /// Uses `memory`, of shape [q_elements()], for all Qs.
   void use(const at::Tensor& memory);
-  /// Fills them, equally on all ranks.
+  /// Fills the Qs with the same random values on all ranks.
   void randomize(uint64_t seed);
-  /// Makes ready those from the step before.
+  /// Prepares the Qs of the previous step for reuse.
   void reuse();
 
-  /// Multiplies the matrices by Q. The rest is for `reduce`.
+  /// Multiplies the matrices by Q; `reduce` does the rest.
   void project();
   /// Replaces the matrices by the ranks' approximate mean. Collective.
   void reduce(const ProcessGroup& group);

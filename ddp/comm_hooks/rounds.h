@@ -9,24 +9,24 @@
 
 namespace ddp::detail {
 
-/// Runs reductions of several collectives each, where one needs the result of
-/// the one before.
+/// Runs reductions that consist of several collectives, each of which needs the
+/// result of the previous one.
 ///
-/// Ranks must start a group's collectives in the same order. On the CPU they
-/// cannot from the callbacks of futures, which come in any order and on threads
-/// that other collectives may need. So reductions run on a thread of their own,
-/// one after another, over connections of their own, while backward continues.
-/// On a GPU collectives are only queued, and a reduction is queued at once, on
-/// a stream from the pool. Backward waits where there is neither: over MPI,
-/// which may not allow another thread, and over a group that was handed to us
-/// and cannot be reconnected.
+/// Ranks must start a group's collectives in the same order. On the CPU,
+/// callbacks of futures cannot guarantee that: they run in any order, on
+/// threads that other collectives may need. So reductions run on a separate
+/// thread, one after another, over separate connections, while backward
+/// continues. On a GPU, collectives are only queued, so a reduction is queued
+/// at once, on a stream from the pool. Backward waits if neither is possible:
+/// over MPI, which may not allow another thread, and over a group of
+/// `from_c10d` that cannot be reconnected.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;
 
   /// `reduction` gets the group to use, may wait for its collectives, and
-  /// returns a tensor like `buffer`, which the future holds then. The first
-  /// call is collective.
+  /// returns a tensor like `buffer`, which becomes the future's value. The
+  /// first call is collective.
   Future run(
       const at::Tensor& buffer,
       const ProcessGroup& group,

@@ -4,10 +4,10 @@
 
 namespace ddp::detail {
 
-/// Counts the backwards that a hook is called in.
+/// Counts the backwards in which a hook is called.
 class StepCount {
  public:
-  /// How many came before that of `bucket`.
+  /// The number of backwards before that of `bucket`.
   int64_t before(const GradBucket& bucket) {
     if (bucket.iteration != iteration_) {
       iteration_ = bucket.iteration;
@@ -20,7 +20,7 @@ class StepCount {
     return begun_;
   }
 
-  /// Goes on after so many.
+  /// Continues the count after `begun` backwards.
   void set(int64_t begun) {
     begun_ = begun;
     iteration_ = -1;
@@ -28,7 +28,7 @@ class StepCount {
 
  private:
   int64_t begun_ = 0;
-  /// The Reducer's number of the last one.
+  /// The Reducer's number of the last backward.
   int64_t iteration_ = -1;
 };
 

@@ -14,9 +14,9 @@
 
 namespace ddp::command {
 
-/// Gives `parse` the content of the files, and of those of folders that are
-/// named like `form`. Throws `std::runtime_error` with the path where one is
-/// not `noun` (what `parse` throws), cannot be read, or is not in its folder.
+/// Passes to `parse` the contents of the files, and of files in folders whose
+/// names match `form`. Throws `std::runtime_error` with the path if a file is
+/// not `noun` (`parse` throws), cannot be read, or is missing in its folder.
 inline void read_json_files(
     const std::vector<std::string>& paths,
     const char* form,

@@ -9,13 +9,13 @@
 #include <optional>
 #include <string>
 
-// What ddp's small programs have in common.
+// Common code of ddp's small programs.
 
 namespace ddp::command {
 
 constexpr int kExitTrouble = 2;
 
-/// Says something in one line of printable characters; returns `kExitTrouble`.
+/// Prints an error as one line of printable characters; returns `kExitTrouble`.
 inline int say(const std::string& program, std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
@@ -23,7 +23,8 @@ inline int say(const std::string& program, std::string text) {
   return kExitTrouble;
 }
 
-/// Parses the command line; the exit code where that is all there is to do.
+/// Parses the command line. Returns the exit code if there is nothing else to
+/// do.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);

@@ -5,9 +5,8 @@
 
 namespace ddp::detail {
 
-/// A flag that any rank can raise and all see raised in the same step, at next
-/// to no cost: an all-reduce in the host's memory that runs along with the
-/// step.
+/// A flag that any rank can set and all see in the same step, at almost no
+/// cost: an all-reduce in host memory that runs during the step.
 class AgreedFlag {
  public:
   /// `operation` is for the messages of errors.
@@ -16,13 +15,13 @@ class AgreedFlag {
   AgreedFlag& operator=(const AgreedFlag&) = delete;
   ~AgreedFlag();
 
-  /// Tells the other ranks this one's, and returns what any of them told in the
-  /// call before; in a group of one, `own`. The last call is the one that
-  /// returns true. Collective; throws as collectives do.
+  /// Sends `own` to the other ranks, and returns whether any rank passed true
+  /// in the previous call; in a group of one, returns `own`. Do not call it
+  /// again after it returned true. Collective; throws as collectives do.
   bool exchange(bool own);
 
-  /// Waits for what the last call began, which the others have come to unless
-  /// they end; for a second at most.
+  /// Waits at most a second for the all-reduce of the last call, which all
+  /// ranks have started unless they end.
   void finish() noexcept;
 
  private:

@@ -4,14 +4,14 @@
 
 namespace ddp::detail {
 
-/// Who says which of how many processes this one is.
+/// The source of this process's rank and the number of processes.
 struct LaunchSource {
   enum class Kind {
-    /// RANK and WORLD_SIZE, or the program itself: they say where to meet too.
+    /// RANK and WORLD_SIZE, or the program; they also set the store's address.
     kExplicit,
-    /// A launcher that has no word on where to meet.
+    /// A launcher that does not set the store's address.
     kLauncher,
-    /// The same, but Slurm says on which hosts the processes run.
+    /// As above, but Slurm lists the hosts of the processes.
     kSlurm,
   };
 
@@ -23,12 +23,12 @@ struct LaunchSource {
   int64_t rank = 0;
   int64_t world_size = 1;
   std::optional<int64_t> local_rank;
-  /// What the user may not have meant; mostly empty.
+  /// A note about a probable mistake; usually empty.
   std::string note;
 };
 
-/// Finds it in the order that `read_launch_environment` documents, and throws
-/// as that does; none for a process that no one launched.
+/// Finds the source, in the order that `read_launch_environment` documents, and
+/// throws as that does; none for a process without a launcher.
 std::optional<LaunchSource> find_launch_source(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,

@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// What to say of a variable, "NAME=VALUE" up to a null, whose name is almost
-/// one of ddp's; empty if there is none.
+/// A message about a variable whose name is similar to one of ddp's; empty if
+/// there is none. `variables` are "NAME=VALUE", null-terminated.
 std::string misspelt_variable(const char* const* variables);
 
 } // namespace ddp::detail

@@ -9,16 +9,16 @@ namespace ddp::detail {
 /// which is loaded for this.
 ///
 /// The connection lasts until the process exits: with Open MPI 4.1 a process
-/// that leaves without closing it ends the job, and one that closes it cannot
-/// initialise MPI any more.
+/// that exits without closing it ends the job, and a process that closes it can
+/// no longer initialise MPI.
 std::optional<PmixJob> pmix_job();
 
-/// Why there is none; empty if there is.
+/// Why there is no job; empty if there is one.
 std::string pmix_unavailable();
 
 /// Returns the text of rank 0 on every rank. Collective over the whole job.
-/// Throws `c10::DistNetworkError` if not all have come within `timeout`, or the
-/// server fails.
+/// Throws `c10::DistNetworkError` if not all ranks have arrived within
+/// `timeout`, or if the server fails.
 std::string pmix_broadcast(
     const std::string& text,
     std::chrono::milliseconds timeout);

@@ -8,14 +8,14 @@
 
 namespace ddp::detail {
 
-/// Dtype, shape and, where it is not strided, layout; or "undefined".
+/// The dtype, the shape and, if it is not strided, the layout; or "undefined".
 std::string describe(const at::Tensor& tensor);
 
-/// The tensors without autograd that hold what `tensor` holds: itself, or the
-/// values and indices of a sparse one.
+/// The tensors, without autograd, that hold the data of `tensor`: itself, or
+/// the values and indices of a sparse tensor.
 std::vector<at::Tensor> dense_parts(const at::Tensor& tensor);
 
-/// A hash (XXH3) of the bytes in logical order, whatever the strides.
+/// A hash (XXH3) of the bytes in logical order, independent of the strides.
 uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed);
 
 /// Collective.
@@ -27,8 +27,8 @@ struct NotFinite {
   int64_t infinite = 0;
 };
 
-/// Counts them in a strided tensor of any dtype. Reads it once where there are
-/// none, without memory of its size.
+/// Counts the elements of a strided tensor of any dtype that are not finite. If
+/// there are none, reads the tensor once, without memory of its size.
 NotFinite count_not_finite(const at::Tensor& values);
 
 inline bool is_finite(const NotFinite& count) {

@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// What a batch-norm has besides its input. Undefined weight and bias: none;
-/// undefined running statistics: not tracked.
+/// The state of a batch-norm. Weight and bias are undefined if there are none;
+/// running statistics are undefined if they are not tracked.
 struct BatchNormState {
   at::Tensor weight;
   at::Tensor bias;
@@ -13,10 +13,10 @@ struct BatchNormState {
   at::Tensor running_var;
 };
 
-/// Batch-norm of `input` (N, C, ...) by the mean and variance of the batches of
-/// all ranks, which may differ in size, or be empty. Updates the running
-/// statistics. Collective, and its backward too, on `group`. Weight and bias
-/// get the gradients of this rank's part.
+/// Batch-norm of `input` (N, C, ...) with the mean and variance over the
+/// batches of all ranks, which may differ in size or be empty. Updates the
+/// running statistics. Forward and backward are collective on `group`. Weight
+/// and bias get the gradients of this rank's part.
 at::Tensor synchronized_batch_norm(
     const at::Tensor& input,
     const BatchNormState& state,

@@ -9,7 +9,7 @@
 
 namespace ddp::detail {
 
-/// Sets fields from Python's; throws what is wrong with them.
+/// Sets fields from Python's; throws errors about invalid ones.
 class LoadedFields {
  public:
   /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.

@@ -20,7 +20,7 @@ struct OptimizerKind {
   using State = State_;
 };
 
-/// Calls `function(OptimizerKind)` for what `optimizer` is.
+/// Calls `function(OptimizerKind)` for the type of `optimizer`.
 template <typename Function>
 void with_kind_of(
     const torch::optim::Optimizer& optimizer,

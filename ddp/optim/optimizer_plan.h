@@ -10,10 +10,12 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// In the state of one rank's parameters: that rank, and each one's owner.
+/// The key, in the state of one rank's parameters, of that rank and of the
+/// owner of each parameter.
 constexpr const char* kShard = "shard";
 
-/// Checks a state as `load_optimizer_state` does; what it returns puts it in.
+/// Checks a state as `load_optimizer_state` does, and returns a function that
+/// loads it.
 std::function<void()> plan_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);

@@ -9,7 +9,7 @@
 
 namespace ddp::detail {
 
-/// Collects fields as Python has them.
+/// Collects fields in Python's form.
 class SavedFields {
  public:
   template <typename Value>

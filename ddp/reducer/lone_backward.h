@@ -39,7 +39,8 @@ class LoneBackward final : public GradientListener {
   void stay() {
     stays_ = true;
   }
-  /// Whether there are more backwards to check.
+  /// Whether hooks are needed: for checks of more backwards, or for an
+  /// observer.
   bool has_hooks() const {
     return looks() || stays_;
   }

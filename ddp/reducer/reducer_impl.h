@@ -47,23 +47,23 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void load_state_dict(const c10::IValue& state);
   Statistics statistics() const;
 
-  /// The Reducer ends: reports to the program and to other ranks.
+  /// Reports the end of the Reducer to the program and the other ranks.
   void end();
 
   ProcessGroup group;
-  /// Equal on all ranks, and unique in this process.
+  /// A name that is equal on all ranks, and unique in this process.
   std::string name;
   ReducerOptions options;
   std::vector<detail::ParameterState> parameters;
   detail::BucketStorage buckets;
   detail::GradientReduction reduction;
   detail::BucketRebuild rebuild;
-  /// A part of the group's.
+  /// A part of the group's store.
   c10::intrusive_ptr<c10d::Store> store;
   detail::ReducerObservers observers;
   detail::Synchronization synchronization;
   detail::BackwardReducer backward;
-  /// In a group of one, in its place.
+  /// Replaces `backward` in a group of one.
   std::optional<detail::LoneBackward> lone_backward;
   JoinParticipation participation{*this};
 
@@ -77,7 +77,7 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void compare_replicas();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
-  /// Of the parameters, when all ranks had rank 0's values.
+  /// The parameters' versions when all ranks had rank 0's values.
   uint64_t versions_at_start_ = 0;
 };
 

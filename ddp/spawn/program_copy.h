@@ -5,11 +5,11 @@
 
 namespace ddp::detail {
 
-/// The arguments that `main` was entered with: `argv`, in its order, unless
-/// something has taken some out of it since; then as they were.
+/// The original arguments of `main`: `argv` in its order, or, if arguments were
+/// removed from it since, as they were at the start.
 std::vector<std::string> program_arguments(int argc, char** argv);
 
-/// Where the program was started.
+/// The working directory at the program's start.
 const std::string& start_folder();
 
 } // namespace ddp::detail

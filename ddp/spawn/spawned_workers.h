@@ -9,24 +9,25 @@
 
 namespace ddp::detail {
 
-/// While it lives, signals that would end this process are noted instead, where
-/// the program has not said otherwise; and SIGCHLD is not ignored, which would
-/// lose how children end. One at a time: handlers are the process's.
+/// While it lives, signals that would end this process are recorded instead,
+/// unless the program handles them. SIGCHLD is not ignored meanwhile, since the
+/// exit statuses of children would be lost. Only one object may exist, since
+/// handlers belong to the process.
 class PassedSignals {
  public:
   PassedSignals();
   PassedSignals(const PassedSignals&) = delete;
   PassedSignals& operator=(const PassedSignals&) = delete;
-  /// Puts back what there was, unless someone else has been there since.
+  /// Restores the previous handlers, unless they were changed since.
   ~PassedSignals();
 
-  /// Readable when one has come.
+  /// Becomes readable when a signal has arrived.
   int descriptor() const {
     return pipe_.read_end.get();
   }
 
-  /// The number of the next that has come, negative where it came from the
-  /// terminal, and so to the children as well; 0 for none.
+  /// The number of the next signal that has arrived, negative if it came from
+  /// the terminal, which also sends it to the children; 0 for none.
   int next() const;
 
  private:
@@ -34,29 +35,30 @@ class PassedSignals {
   std::map<int, struct sigaction> before_;
 };
 
-/// An empty anonymous file for a worker's report: a newline when it has come to
-/// its call of `spawn`, and then what `read_error_file` reads; or errno, where
-/// it could not be executed. Throws `std::system_error`.
+/// An empty anonymous file for a worker's report: a newline when it has reached
+/// its call of `spawn`, and then the contents for `read_error_file`; or errno,
+/// if it could not be executed. Throws `std::system_error`.
 FileDescriptor make_report_file();
 
-/// The processes of one `spawn`, watched together.
+/// The processes of one `spawn`.
 class SpawnedWorkers {
  public:
   SpawnedWorkers(int count, std::chrono::milliseconds grace)
       : supervisor_(count, grace, Supervisor::Time()) {}
   SpawnedWorkers(const SpawnedWorkers&) = delete;
   SpawnedWorkers& operator=(const SpawnedWorkers&) = delete;
-  /// Kills those that still run.
+  /// Kills the processes that still run.
   ~SpawnedWorkers();
 
-  /// Takes over the process of the next rank, which was started just now.
+  /// Adds the newly started process of the next rank.
   void add(pid_t pid, FileDescriptor report);
 
-  /// Returns when all have ended. The first that fails ends the others, and so
-  /// does a signal to this process: its number is returned, else 0.
+  /// Returns when all processes have ended. The first failure ends the others,
+  /// and so does a signal to this process. Returns the number of that signal,
+  /// otherwise 0.
   int wait();
 
-  /// The failure that was the first and no other's consequence: "rank 1 of 3
+  /// The first failure that is not the consequence of another: "rank 1 of 3
   /// (pid 42) failed: std::runtime_error: no data"; empty if none failed.
   std::string failure() const;
 
@@ -71,7 +73,7 @@ class SpawnedWorkers {
   // By rank:
   std::vector<RankEnd> ends_;
   std::vector<FileDescriptor> reports_;
-  /// Readable once it has ended; none on kernels before 5.3.
+  /// Become readable when the process ends; empty on kernels before 5.3.
   std::vector<FileDescriptor> processes_;
 };
 

@@ -4,35 +4,36 @@
 
 namespace ddp::detail {
 
-/// What a rank tells all others before they exchange data, so that what one of
-/// them finds wrong becomes the same error on all.
+/// The data that ranks exchange before the rows, so that an error of one rank
+/// becomes the same error on all ranks.
 struct RankStatus {
-  /// What the program called and with what the ranks must agree on: "gather to
-  /// rank 0".
+  /// The program's call, with the arguments that must be equal on all ranks:
+  /// "gather to rank 0".
   std::string call;
-  /// What the program has to change on this rank; empty if nothing.
+  /// An error in the program's arguments on this rank; may be empty.
   std::string mistake;
-  /// What else has gone wrong on this rank; empty if nothing.
+  /// Another error on this rank; may be empty.
   std::string failure;
-  /// What the others need to know.
+  /// Data for the other ranks.
   std::string content;
 };
 
 /// "rank 2" or "all ranks".
 std::string name_destination(int64_t destination);
 
-/// What is wrong with a rank that shall send or receive; empty if nothing.
+/// The error in the argument `rank`, the sender or receiver; empty if it is
+/// valid.
 std::string rank_mistake(int64_t rank, const ProcessGroup& group);
 
-/// As `ddp::scatter`. `status` is what this rank has to say to all; if one has
-/// a mistake or a failure to tell, nothing is sent.
+/// As `ddp::scatter`. `status` is that of this rank; if any rank has a mistake
+/// or a failure, no rows are sent.
 at::Tensor scatter_rows(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root,
     RankStatus status);
 
-/// As `ddp::gather`, likewise. `noun` is for messages: "share".
+/// As `ddp::gather`, with `status` as above. `noun` is for messages: "share".
 at::Tensor gather_rows(
     const at::Tensor& share,
     const ProcessGroup& group,

@@ -6,9 +6,10 @@
 
 namespace ddp::command {
 
-/// Writes where the ranks disagree: in each group the first collective that
-/// they called differently, or else who has not reached one that others wait
-/// in. Returns whether they agree; not so where one left no record.
+/// Writes the differences between ranks: for each group, the first collective
+/// with different calls, or else the ranks that have not reached a collective
+/// in which others wait. Returns whether the ranks agree; false if a rank left
+/// no record.
 bool compare(const std::vector<Record>& records, std::ostream& out);
 
 } // namespace ddp::command

@@ -10,10 +10,10 @@ namespace ddp::command {
 struct Collective {
   std::string group;
   std::string backend;
-  /// In the group.
+  /// The rank in the group.
   int64_t rank = 0;
   int64_t size = 1;
-  /// Its place among the group's, from 1; 0 for a message.
+  /// The number among the group's collectives, from 1 on; 0 for a message.
   int64_t sequence = 0;
   std::string operation;
   std::string arguments;
@@ -25,11 +25,11 @@ struct Collective {
 
   /// "all_reduce(SUM) of float32 [4]".
   std::string text() const;
-  /// What must be equal on all ranks.
+  /// The part of the text that must be equal on all ranks.
   std::string signature() const;
 };
 
-/// What one rank wrote.
+/// The record of one rank.
 struct Record {
   std::string path;
   int64_t rank = 0;
@@ -40,9 +40,8 @@ struct Record {
   std::vector<Collective> collectives;
 };
 
-/// The records in these files and folders, by rank. Throws
-/// `std::runtime_error` where one cannot be read, and where they are not of one
-/// job.
+/// The records in these files and folders, by rank. Throws `std::runtime_error`
+/// if a file cannot be read, or if the records are of different jobs.
 std::vector<Record> read_records(const std::vector<std::string>& paths);
 
 } // namespace ddp::command

@@ -6,8 +6,8 @@
 
 namespace ddp::command {
 
-/// Writes a picture, as SVG: for each rank its computing, its buckets'
-/// reductions and its waits, over time.
+/// Writes a picture as SVG: the computation, the reductions of buckets and the
+/// waits of each rank over time.
 void write_picture(
     std::ostream& out,
     const std::vector<RankTimeline>& timelines);

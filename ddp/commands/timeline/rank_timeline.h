@@ -9,12 +9,12 @@
 
 namespace ddp::command {
 
-/// In nanoseconds of rank 0's clock.
+/// Nanoseconds of rank 0's clock.
 using Time = int64_t;
 
 enum class Activity { kForward, kBackward, kReduction, kWait };
 
-/// What a rank did for some time.
+/// An activity of a rank during some time.
 struct Span {
   /// "backward", "bucket 3", "wait for bucket 3".
   std::string name() const;
@@ -23,24 +23,24 @@ struct Span {
   int64_t step;
   Time begin;
   Time end;
-  /// Its place in the order of reduction, from 1, and its size.
+  /// The bucket's place in the order of reduction, from 1 on, and its size.
   size_t bucket = 0;
   int64_t bytes = 0;
 };
 
-/// Spans of which none overlap.
+/// Spans that do not overlap.
 struct Track {
   const char* name;
   std::vector<Span> spans;
 };
 
-/// What one Reducer of one rank recorded.
+/// The record of one Reducer on one rank.
 struct RankTimeline {
   int64_t rank = 0;
   int64_t world_size = 1;
   std::string host;
   std::string reducer;
-  /// How wrong its times may be against rank 0's.
+  /// The maximum error of the times against rank 0's.
   std::optional<int64_t> clock_error;
   /// "compute", one or more of "communication", and "waits".
   std::vector<Track> tracks;
@@ -48,15 +48,15 @@ struct RankTimeline {
   std::vector<std::pair<size_t, Time>> ready;
 };
 
-/// Reads the files, and those of folders, in the order of reducers and ranks.
-/// Throws `std::runtime_error` with the name of one that cannot be read, or
-/// that does not go with the others.
+/// Reads the files, and those in folders, in the order of Reducers and ranks.
+/// Throws `std::runtime_error` with the name of a file that cannot be read, or
+/// that does not match the others.
 std::vector<RankTimeline> read_timelines(const std::vector<std::string>& paths);
 
-/// From the first to the last of all times.
+/// The first and the last of all times.
 std::pair<Time, Time> range_of(const std::vector<RankTimeline>& timelines);
 
-/// Whether they are of more than one Reducer.
+/// Whether the timelines are of more than one Reducer.
 bool are_of_several(const std::vector<RankTimeline>& timelines);
 
 } // namespace ddp::command

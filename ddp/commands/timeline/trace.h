@@ -7,9 +7,9 @@
 namespace ddp::command {
 
 /// Writes a trace for Perfetto and chrome://tracing: a process for each rank,
-/// with tracks for what it computes, communicates and waits for. Source: the
-/// Trace Event Format, as an array of events; times are microseconds from the
-/// first on.
+/// with tracks for computation, communication and waits. Source: the Trace
+/// Event Format, as an array of events; times are microseconds from the first
+/// on.
 void write_trace(std::ostream& out, const std::vector<RankTimeline>& timelines);
 
 } // namespace ddp::command

@@ -7,10 +7,10 @@ namespace ddp::detail {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// One that will hold a tensor of the device of `tensor`.
+/// A future that will hold a tensor on the device of `tensor`.
 Future future_like(const at::Tensor& tensor);
 
-/// One that holds `tensor`.
+/// A future that holds `tensor`.
 Future completed_future(const at::Tensor& tensor);
 
 /// Starts a sum over ranks, in place.
@@ -27,7 +27,7 @@ Future run_inner(
     const GradBucket& bucket,
     const ProcessGroup& group);
 
-/// The one tensor that a complete future holds, alone or in a list. Throws the
+/// The only tensor in a complete future, alone or in a list. Throws the
 /// future's error.
 at::Tensor result_of(c10::ivalue::Future& future);
 

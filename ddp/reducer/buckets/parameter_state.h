@@ -10,7 +10,7 @@ namespace ddp::detail {
 
 /// The part of a gradient that this rank has put into the reduction.
 enum class GradState {
-  kPending, ///< nothing yet; in the end: the gradient is not to be touched
+  kPending, ///< nothing yet; at the end: do not change the gradient
   kOutside, ///< the gradient, to be copied into the slice with others
   kUnscaled, ///< the gradient, which lies in the slice itself
   kScaled, ///< a copy of the gradient, scaled
@@ -45,7 +45,7 @@ struct ParameterState {
   /// Whether the gradient is the slice.
   bool lies_in_slice(const at::Tensor& gradient) const;
 
-  // Fields that a hook reads and writes, side by side.
+  // The fields that a hook uses are adjacent in memory.
   at::Tensor tensor;
   /// Its bucket and its slice of it; none for sparse gradients.
   size_t bucket = kNoBucket;
@@ -80,7 +80,7 @@ struct ParameterState {
   /// A sparse gradient in progress.
   c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
 
-  /// As it was given, and as text: "3" and "parameter 3".
+  /// The name as given, and as text: "3" and "parameter 3".
   std::string key;
   std::string name;
 

@@ -40,7 +40,7 @@ class BackwardComparison final : public ReductionObserver {
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
-  /// The last one that this rank reached.
+  /// The last backward that this rank reached.
   int64_t step_ = 0;
   int64_t current_ = 0;
   bool expects_others_ = false;

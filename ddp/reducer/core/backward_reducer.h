@@ -39,7 +39,7 @@ class BackwardReducer final : public GradientListener {
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
 
-  /// Not after an exception.
+  /// False after an exception.
   bool is_of_use() const override {
     return !abandoned_ && failure_.empty();
   }
@@ -87,7 +87,8 @@ class BackwardReducer final : public GradientListener {
   const ProcessGroup& group_;
   std::weak_ptr<void> owner_;
   std::mutex mutex_; // GPUs have a backward thread each
-  /// Whether there is one: the CPU's is the caller's, or one it waits for.
+  /// Whether there is such a thread. On the CPU, backward runs on the caller's
+  /// thread, or on one that the caller waits for.
   bool has_threads_;
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
@@ -98,7 +99,7 @@ class BackwardReducer final : public GradientListener {
   ObserverList& observers_;
   UnusedParameters unused_;
   UnfrozenParameters unfrozen_;
-  /// Set by the option.
+  /// Set if the option is on.
   std::optional<SkippedBuckets> skipped_;
   NestedBackwards nested_;
 

@@ -43,7 +43,7 @@ class EndOfBackward {
   static void queue(std::shared_ptr<EndOfBackward> self);
 
  private:
-  /// Those that have reached the end of the outermost backward.
+  /// The objects that have reached the end of the outermost backward.
   using Arrived = std::vector<std::shared_ptr<EndOfBackward>>;
 
   static void arrive(const std::shared_ptr<EndOfBackward>& self);

@@ -5,7 +5,7 @@
 
 namespace ddp::detail {
 
-/// In the message of a wait that failed.
+/// The name of the operation in the message of a failed wait.
 constexpr const char* kReduction = "the reduction of gradients";
 
 /// Averages the gradients of one backward after the other. It copies a ready
@@ -43,7 +43,7 @@ class GradientReduction {
   /// Restores the earlier gradient, if any.
   void restore(ParameterState& parameter);
 
-  /// Prepares for the next one.
+  /// Prepares for the next backward.
   void end();
 
   CommHook& hook() const {

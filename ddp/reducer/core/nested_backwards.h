@@ -27,7 +27,7 @@ class NestedBackwards {
     newest_ = std::max(newest_, task);
   }
 
-  /// Also in the first backward, in which nothing is known yet.
+  /// Returns true also in the first backward, in which nothing is known yet.
   bool may_come_again(const ParameterState& parameter) const {
     return parameter.expected_arrivals == 0 || parameter.nested || deep_;
   }

@@ -14,7 +14,7 @@ struct Participants {
   bool has_inputs = true;
   /// Whether all ranks do.
   bool of_all = true;
-  /// A rank that does.
+  /// A rank that takes part with its gradients.
   int64_t root = 0;
   /// Whether ranks without inputs get reports of steps, within a `Join`.
   bool joined = false;
@@ -37,18 +37,19 @@ class ReductionObserver {
   /// participants, if not all ranks take part.
   virtual void on_open(Participants& /*participants*/) {}
   virtual void on_begin(const Reduction& /*reduction*/) {}
-  /// It has begun within a backward, on this thread.
+  /// The reduction has begun within a backward, on this thread.
   virtual void on_backward() {}
 
   /// Whether it needs events of each parameter in the reduction that begins.
   virtual bool watches_parameters() const {
     return false;
   }
-  /// If so: a gradient of this rank, before it is averaged. May throw.
+  /// If `watches_parameters`: a gradient of this rank, before it is averaged.
+  /// May throw.
   virtual void on_own_gradient(
       const ParameterState& /*parameter*/,
       const at::Tensor& /*gradient*/) {}
-  /// If so: the parameter's gradient is ready to be reduced.
+  /// If `watches_parameters`: the parameter's gradient is ready to be reduced.
   virtual void on_parameter_ready(size_t /*index*/) {}
   /// All of the bucket's gradients are in it.
   virtual void on_bucket_ready(const Bucket& /*bucket*/) {}

@@ -4,9 +4,10 @@
 
 namespace ddp::detail {
 
-/// Sets `target` to `source` times `factor`, tensors of one shape, dtype and
-/// device, `factor` a wrapped number. The same bits as `at::mul_out`, whose
-/// dispatch costs several times the multiplication of a small gradient.
+/// Sets `target` to `source` times `factor`. Both tensors have the same shape,
+/// dtype and device; `factor` is a wrapped number. The same bits as
+/// `at::mul_out`, whose dispatch costs several times the multiplication of a
+/// small gradient.
 void scaled_copy(
     at::Tensor& target,
     const at::Tensor& source,

@@ -24,7 +24,7 @@ class SkippedBuckets {
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
   BackwardComparison& comparison_;
-  /// The parameters that were left out last, equal on all ranks.
+  /// The parameters in the buckets that were left out last; equal on all ranks.
   std::vector<size_t> left_out_;
 };
 

@@ -9,7 +9,7 @@ namespace ddp {
 /// The time at which to decide whether a backward communicates.
 enum class SyncDecision {
   kInBackward, ///< with its first gradient: yes, unless a guard lives then
-  kInForward, ///< before: yes, if it reaches an output with an anchor
+  kInForward, ///< before it: yes, if it reaches an output with an anchor
 };
 
 namespace detail {
@@ -56,7 +56,7 @@ class Synchronization {
     reduced_ = true;
     forward_pending_ = false;
   }
-  /// For the ranks that take part in others' backwards.
+  /// For ranks that take part in the backwards of others.
   void forget_reduced() {
     reduced_ = false;
   }
@@ -82,7 +82,7 @@ class Synchronization {
   bool accumulated_ = false;
   /// Whether a reduction has run since `finish_backward`.
   bool reduced_ = false;
-  /// Whether that is called at all.
+  /// Whether `finish_backward` is called at all.
   bool finishes_ = false;
 };
 

@@ -11,7 +11,7 @@ struct TargetState {
   /// All parameters except ignored ones, each once, in the order of
   /// registration, including frozen ones.
   NamedTensors parameters;
-  /// The ignored ones.
+  /// The ignored parameters.
   std::vector<at::Tensor> ignored;
   /// For each parameter, whether its gradient is sparse.
   std::vector<bool> sparse;

@@ -16,7 +16,7 @@ class UnfrozenParameters {
       BackwardComparison& comparison,
       const ReducerOptions& options);
 
-  /// Averages these from now on, in new buckets.
+  /// Averages these parameters from now on, in new buckets.
   void make_trainable(const std::vector<size_t>& indices);
   bool all_trainable() const {
     return trainable_ == parameters_.size();

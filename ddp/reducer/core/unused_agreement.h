@@ -13,8 +13,8 @@ class Store;
 
 namespace ddp::detail {
 
-/// Whether every rank has unused parameters, agreed beside the collectives:
-/// only then can there be globally unused ones.
+/// The ranks' agreement, beside the collectives, on whether every rank has
+/// unused parameters: only then can there be globally unused ones.
 ///
 /// A gradient of zero differs from a missing one, and no value in a bucket can
 /// mark the difference without changing a bit. So a rank with unused parameters

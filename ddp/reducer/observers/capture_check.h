@@ -7,7 +7,8 @@
 namespace ddp::detail {
 
 /// A CUDA graph replays the GPU's part of a step without this code: nothing in
-/// it may depend on the host. Features that do are refused by name.
+/// it may depend on the host. Features that depend on the host are rejected by
+/// name.
 class CaptureCheck final : public ReductionObserver {
  public:
   /// In the backwards up to `compared_steps`, and until `rebuild` is done, the

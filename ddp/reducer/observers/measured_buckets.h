@@ -84,7 +84,7 @@ class MeasuredBuckets final : public ReductionObserver {
   const std::vector<size_t>& counts() const {
     return counts_;
   }
-  /// With the counts measured by another run.
+  /// Continues with the counts that another run measured.
   void resume(std::vector<size_t> counts);
   /// The buckets of `counts()` in `order`.
   std::vector<BucketIndices> split(const BucketStorage::Order& order) const;

@@ -33,7 +33,7 @@ class ModuleMembership final : public ReductionObserver {
   const std::vector<ParameterState>& parameters_;
   std::function<NamedTensors()> current_;
   std::optional<std::weak_ptr<torch::nn::Module>> owned_;
-  /// Those that were searched for last.
+  /// The parameters of the last search.
   std::vector<size_t> checked_;
 };
 

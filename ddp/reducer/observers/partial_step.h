@@ -30,7 +30,7 @@ class PartialStep {
   /// Steps those of `parameters` that are the optimizer's and were not stepped.
   void step(const std::vector<at::Tensor>& parameters);
 
-  /// Steps all others of the optimizer's.
+  /// Steps all other parameters of the optimizer.
   void step_rest();
 
  private:

@@ -39,7 +39,7 @@ class Recorder final : public ReductionObserver {
     all_ = all;
   }
 
-  /// The forward before the next backward.
+  /// Call this when the forward before the next backward begins.
   void forward_began();
   void forward_ended();
 
@@ -64,7 +64,7 @@ class Recorder final : public ReductionObserver {
   }
   void on_end(const Reduction& reduction) override;
 
-  /// Of the last backward that was recorded.
+  /// The timeline of the last recorded backward.
   Timeline timeline() const;
   Clock::time_point began() const;
   /// The time since the recorded backward began.

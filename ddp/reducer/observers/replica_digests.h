@@ -16,8 +16,8 @@ namespace ddp::detail {
 /// the same data.
 class FirstGradients final : public ReductionObserver {
  public:
-  /// In the backwards up to this one. A single one may not depend on the data:
-  /// that of a penalty, or of a weight of 0.
+  /// The number of compared backwards. A single one might not depend on the
+  /// data: that of a penalty, or of a weight of 0.
   static constexpr int64_t kSteps = 2;
 
   FirstGradients(

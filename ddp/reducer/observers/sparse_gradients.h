@@ -21,10 +21,10 @@ class SparseGradients final : public ReductionObserver {
   bool empty() const {
     return indices_.empty();
   }
-  /// Whether one is averaged: its parameter is not frozen.
+  /// Whether a sparse gradient is averaged: its parameter is not frozen.
   bool any_trainable() const;
 
-  /// Starts to average trainable ones. Collective.
+  /// Starts to average the trainable gradients. Collective.
   void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
   void on_reduced() override;

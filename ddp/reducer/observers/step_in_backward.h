@@ -10,7 +10,7 @@ class StepInBackward final : public ReductionObserver {
  public:
   /// All references must outlive it. `at_once`: a bucket's parameters may be
   /// stepped before the others' gradients are known, since nothing else can
-  /// refuse them.
+  /// reject them.
   StepInBackward(
       std::vector<ParameterState>& parameters,
       GradientReduction& reduction,
@@ -46,7 +46,7 @@ class StepInBackward final : public ReductionObserver {
   GradientReduction& reduction_;
   bool at_once_;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  /// Of this backward, from the first stepped bucket on.
+  /// The step of this backward, from the first stepped bucket on.
   std::unique_ptr<PartialStep> step_;
   bool steps_buckets_ = false;
 };

@@ -10,9 +10,9 @@
 
 namespace ddp::detail {
 
-/// Finds learned tensors that a Reducer does not manage: a module in a plain
-/// `std::vector` or captured by a lambda is not registered, so its parameters
-/// get gradients that are not averaged over ranks.
+/// Finds learned tensors without a Reducer. A module in a plain `std::vector`,
+/// or captured by a lambda, is not registered, so the gradients of its
+/// parameters are not averaged over ranks.
 class UnmanagedLeaves {
  public:
   /// `parameters` are the Reducer's parameters; `known` are leaves that the
@@ -40,7 +40,7 @@ class UnmanagedLeaves {
       c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
 
   NamedTensors parameters_;
-  /// Finished leaves: managed, known or reported.
+  /// Finished leaves: of the Reducer, known or reported.
   TensorSet settled_;
   /// Known leaves, with the number of the first operation that used them.
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
