@@ -55,10 +55,10 @@ class DDP_API Joinable {
   /// Whether a `Join` of this object lives with `throw_on_early_termination`.
   bool throws_early() const;
 
-  /// Whether a `Join` of this object lives in which another overlapping
-  /// object's collectives may begin before this one's end (see `overlaps`). The
-  /// next `notify_join_context` then calls `complete_main_hook`, so collectives
-  /// at the end need a call of their own.
+  /// Whether, in a `Join` of this object, collectives of an overlapping object
+  /// may begin before those of this object end (see `overlaps`). Then the next
+  /// `notify_join_context` calls `complete_main_hook`, so collectives at the
+  /// end need a separate call.
   bool shares_steps() const;
 
   /// Called on ranks without inputs if the others call `notify_join_context`.

@@ -72,18 +72,18 @@ struct BucketTimes {
   using Duration = std::chrono::nanoseconds;
 
   int64_t bytes = 0;
-  /// All its gradients were ready.
+  /// When all its gradients were ready.
   std::optional<Duration> ready;
-  /// Its reduction was started: not before those of earlier buckets.
+  /// When its reduction was launched: not before those of earlier buckets.
   std::optional<Duration> launched;
-  /// Its reduction was complete. On a GPU: was queued completely.
+  /// When its reduction was complete. On a GPU: when it was queued.
   std::optional<Duration> done;
-  /// Finalize backward began to wait for it, and had waited.
+  /// When finalize backward began to wait for it, and when that wait ended.
   std::optional<Duration> waiting;
   std::optional<Duration> waited;
 };
 
-/// The buckets of one backward. A time that is not set was not reached.
+/// The buckets of one backward. An unset time was not reached.
 struct Timeline {
   /// Counts reductions, from 1.
   int64_t step = 0;
@@ -91,12 +91,12 @@ struct Timeline {
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
-  /// The wrapper's last forward before it; less than 0.
+  /// When the wrapper's last forward began and ended; less than 0.
   std::optional<BucketTimes::Duration> forward_began;
   std::optional<BucketTimes::Duration> forward_ended;
-  /// This rank had all its gradients. On a GPU: they were queued.
+  /// When this rank had all its gradients. On a GPU: when they were queued.
   std::optional<BucketTimes::Duration> computed;
-  /// All buckets had been waited for.
+  /// When the waits for all buckets had ended.
   std::optional<BucketTimes::Duration> finished;
 };
 

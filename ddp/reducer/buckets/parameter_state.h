@@ -55,9 +55,9 @@ struct ParameterState {
   at::ScalarType dtype;
   c10::Device device;
   bool sparse;
-  /// False while it is frozen from the start.
+  /// False if it was frozen at construction and still is.
   bool trainable = false;
-  /// Whether it has been seen unfrozen since.
+  /// Whether it was found unfrozen after construction.
   bool unfrozen = false;
   /// Whether it arrived in a backward inside another.
   bool nested = false;

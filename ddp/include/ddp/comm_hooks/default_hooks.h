@@ -95,9 +95,9 @@ class DDP_API QuantizationHook final : public CommHook {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Runs hooks in sequence: each one's result is the buffer of the next, and the
-/// last one's is the bucket's. For instance, one clips this rank's gradients,
-/// and the next reduces them.
+/// Runs hooks in sequence: the result of each hook is the buffer of the next,
+/// and the last result is the bucket's. For instance, one clips this rank's
+/// gradients, and the next reduces them.
 ///
 /// If a hook takes scaled gradients, they are divided for it, so an
 /// `AllReduceHook` averages. On the CPU, a thread of the chain calls its hooks,

@@ -1,7 +1,7 @@
 #pragma once
 
-// How the library throws: LibTorch's error types with a text only. TORCH_CHECK
-// adds the line of LibTorch's or our sources to `what()`.
+// The library throws LibTorch's error types with only a text, while TORCH_CHECK
+// adds a source line to `what()`.
 
 #include <c10/util/Exception.h>
 
@@ -14,12 +14,12 @@
 
 namespace ddp::detail {
 
-/// Whether errors say where they were thrown: with
-/// TORCH_SHOW_CPP_STACKTRACES=1, and with DDP_DEBUG.
+/// Whether errors include a stack trace: with TORCH_SHOW_CPP_STACKTRACES=1, and
+/// with DDP_DEBUG.
 DDP_API bool shows_frames();
 
-/// `form`, with each "{}" in it replaced by the next of `values`; the values
-/// that remain follow its end.
+/// `form` with each "{}" replaced by the next of `values`; remaining values are
+/// appended.
 DDP_API std::string fill_in(
     std::string_view form,
     std::initializer_list<std::string> values);

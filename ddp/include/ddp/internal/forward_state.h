@@ -55,7 +55,8 @@ class DDP_API ForwardState {
     return input_device_;
   }
 
-  /// Throws `c10::ValueError` for arguments that are not where the module is.
+  /// Throws `c10::ValueError` for arguments that are not on the module's
+  /// device.
   template <typename... Arguments>
   void check_devices(const Arguments&... arguments) const {
     StrayTensors strays(first_parameter_.device());

@@ -71,7 +71,7 @@ class DDP_API OptimizerShards {
   std::vector<Flat> flats_;
   /// The number of parameters that the ranks have compared.
   size_t compared_ = 0;
-  /// Whether all ranks are known to have the same ones.
+  /// Whether these are known to be the same on all ranks.
   bool verified_ = false;
 };
 

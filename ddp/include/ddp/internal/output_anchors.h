@@ -14,7 +14,7 @@ class DDP_API OutputAnchors {
  public:
   /// A tensor that may be replaced.
   void operator()(at::Tensor& output);
-  /// One that may not be replaced.
+  /// A tensor that must not be replaced.
   void operator()(const at::Tensor& output);
 
   /// Calls `on_backward` in each backward through one of the tensors, before it

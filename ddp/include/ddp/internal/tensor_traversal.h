@@ -28,8 +28,9 @@ class PackedSequence;
 
 namespace ddp::detail {
 
-/// How to visit the tensors inside a `T`: `kHasTensors` tells whether there may
-/// be some, `visit(value, visitor)` passes them. See `ddp::visit_tensors`.
+/// How to visit the tensors inside a `T`: `kHasTensors` is false if there
+/// cannot be any; `visit(value, visitor)` visits them. See
+/// `ddp::visit_tensors`.
 template <typename T>
 struct Traversal;
 
@@ -160,7 +161,7 @@ struct TupleTraversal {
   }
 
  private:
-  // By its declared type, which may be a reference.
+  // Visits a value by its declared type, which may be a reference.
   template <typename Declared, typename T, typename Visitor>
   static void element(T& value, Visitor& visitor) {
     if constexpr (Traversal<Declared>::kHasTensors) {
