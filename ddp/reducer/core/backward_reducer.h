@@ -87,8 +87,7 @@ class BackwardReducer final : public GradientListener {
   const ProcessGroup& group_;
   std::weak_ptr<void> owner_;
   std::mutex mutex_; // GPUs have a backward thread each
-  /// Whether there is such a thread. On the CPU, backward runs on the caller's
-  /// thread, or on one that the caller waits for.
+  /// False on the CPU: the caller runs backward, or waits for its thread.
   bool has_threads_;
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;

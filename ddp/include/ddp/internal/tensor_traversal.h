@@ -28,9 +28,8 @@ class PackedSequence;
 
 namespace ddp::detail {
 
-/// How to visit the tensors inside a `T`: `kHasTensors` is false if there
-/// cannot be any; `visit(value, visitor)` visits them. See
-/// `ddp::visit_tensors`.
+/// How to visit the tensors inside a `T`. `kHasTensors`: whether there may be
+/// any; `visit(value, visitor)` visits them. See `ddp::visit_tensors`.
 template <typename T>
 struct Traversal;
 
