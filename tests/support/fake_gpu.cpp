@@ -155,8 +155,8 @@ Access access_of(const at::Tensor& tensor, bool writes) {
     last += (tensor.size(d) - 1) * tensor.stride(d);
   }
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data_ptr());
-  const auto bytes = tensor.numel() ? (last + 1) * tensor.itemsize() : 0;
-  return {begin, begin + bytes, writes};
+  const auto size = tensor.numel() ? (last + 1) * tensor.itemsize() : 0;
+  return {begin, begin + size, writes};
 }
 
 void add(std::vector<Access>& accesses, const c10::IValue& value, bool writes) {
