@@ -62,7 +62,7 @@ void detail::check_extension(const std::string& path) {
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
       "checkpoint '{}': the extension names the format: .pt, .pth or "
-      ".safetensors; name the file so",
+      ".safetensors; name the file accordingly",
       path);
 }
 

@@ -225,7 +225,7 @@ void CheckpointFolder::claim() {
       locked || succeeds_,
       "another process writes checkpoints to '{}': another job, or a rank "
       "whose CheckpointManager was not given the group; give each job a "
-      "folder of its own, and all ranks the group",
+      "separate folder, and all ranks the group",
       path_);
 }
 

@@ -230,7 +230,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   detail::check_not_forgotten(
       impl_->group,
       "CheckpointManager",
-      "each rank gets what rank 0 saved, its random numbers too");
+      "each rank gets the state that rank 0 saved, including its random "
+      "numbers");
   detail::check_same_call(
       c10::str("CheckpointManager::load in '", impl_->folder.path(), "'"),
       impl_->group);

@@ -58,7 +58,7 @@ std::string different_calls(
     const ProcessGroup& group) {
   const auto calls = differences(call, group);
   return calls.empty() ? ""
-                       : "the ranks did not call the same: " + calls +
+                       : "the ranks made different calls: " + calls +
           ". Rank 0 reads and writes for all: give all ranks one path and "
           "step, as group.broadcast(path) returns it";
 }
@@ -114,10 +114,10 @@ void check_replicas(
     impl.replica_checks = 0;
     if (group.rank() == 0) {
       TORCH_WARN(detail::format(
-          "ddp: in this checkpoint, which has rank 0's values, {}\nDo all "
-          "ranks train this net, with a Reducer that lives, and with the same "
-          "optimizer and learning rate, and does local SGD average before it "
-          "saves? DDP_CHECK_REPLICAS=0 turns this check off",
+          "ddp: in this checkpoint, which has rank 0's values, {}\n"
+          "Do all ranks train this net, with a Reducer that still exists, and "
+          "with the same optimizer and learning rate, and does local SGD "
+          "average before it saves? DDP_CHECK_REPLICAS=0 turns this check off",
           error.what_without_backtrace()));
     }
   }

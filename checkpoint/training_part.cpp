@@ -156,9 +156,9 @@ TrainingPart per_rank_part(
               commit = derive(derived_seed(states[0], group))] {
         if (tells) {
           TORCH_WARN(detail::format(
-              "ddp: '{}' was saved on {}{}; each further rank begins a stream "
-              "of its own. If all ranks are to draw the same, give them the "
-              "same seed now",
+              "ddp: '{}' was saved on {}{}; each further rank begins a "
+              "separate stream. If all ranks must draw the same numbers, set "
+              "the same seed on all of them now",
               name,
               saved,
               saved == 1 ? " rank" : " ranks"));

@@ -32,7 +32,7 @@ TrainingState& TrainingState::add_part(detail::TrainingPart part) {
         return other.name == part.name;
       });
   DDP_CHECK_VALUE(
-      !known, "TrainingState: there is a part '{}' already", part.name);
+      !known, "TrainingState: a part '{}' already exists", part.name);
   parts_.push_back(std::move(part));
   return *this;
 }

@@ -71,7 +71,7 @@ void make_folder(Job* job) {
     if (job->folder.empty()) {
       job->notes.push_back(
           "no folder can be made in " + temporary_folder() +
-          " (TMPDIR): the report will lack what ranks say of their errors");
+          " (TMPDIR): the report will not contain the ranks' errors");
     }
     return;
   }

@@ -146,7 +146,7 @@ Listener listen_on(const std::string& host, int port) {
     throw LaunchError(
         kExitInternal,
         "cannot resolve --master-addr '" + host + "': " + gai_strerror(error) +
-            "; on one node leave --master-addr out");
+            "; on one node, omit --master-addr");
   }
   if (auto listener = first_of(list, try_listener)) {
     return std::move(*listener);
@@ -154,8 +154,7 @@ Listener listen_on(const std::string& host, int port) {
   throw LaunchError(
       kExitInternal,
       "cannot listen on " + host + ":" + std::to_string(port) + ": " +
-          std::strerror(errno) +
-          "; leave --master-port out to get a free port");
+          std::strerror(errno) + "; omit --master-port to use a free port");
 }
 
 std::optional<Listener> try_listen_on(const std::string& address, int port) {

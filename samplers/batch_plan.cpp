@@ -77,7 +77,7 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
       "plan_batches: num_replicas is {}",
       num_replicas);
   DDP_CHECK_VALUE(
-      global || rank, "plan_batches: name global_batch, rank_batch, or both");
+      global || rank, "plan_batches: set global_batch, rank_batch, or both");
   BatchPlan plan;
   if (!rank) {
     plan.accumulation_steps = steps.value_or(1);
@@ -104,7 +104,7 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   DDP_CHECK_VALUE(
       !global || *global == plan.global_batch,
       "plan_batches: global_batch is {}, but {} samples x {} ranks x {} "
-      "accumulation steps are {}: leave one of the three open",
+      "accumulation steps are {}: leave one of the three unset",
       global.value_or(0),
       plan.rank_batch,
       num_replicas,

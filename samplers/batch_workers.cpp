@@ -105,7 +105,7 @@ std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
   } else {
     DDP_CHECK(
         progress_.wait_for(lock, *timeout, loaded),
-        "data loader: the next batch is not there after {} ms: {} of its {} "
+        "data loader: the next batch is not ready after {} ms: {} of its {} "
         "samples are loaded",
         timeout->count(),
         job->loaded_,

@@ -96,7 +96,7 @@ void ShardedSampler::check_same(const ProcessGroup& group) const {
       "the sampler",
       text,
       "All ranks construct the same samplers in the same order; one that a "
-      "rank alone uses takes num_replicas 1 and rank 0 in place of the group");
+      "rank alone uses needs num_replicas 1 and rank 0 instead of the group");
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {
@@ -194,7 +194,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
         order_.loop == shared_->loops || !shared_->advances,
         "{}: a loop over a copy of this sampler began in the middle of this "
         "one, and which of the two advance() means cannot be told: give the "
-        "inner loop a sampler of its own",
+        "inner loop a separate sampler",
         name_);
   }
   if (order_.position == order_.size) {

@@ -38,8 +38,8 @@ size_t StreamSampler::first_index(size_t length, int64_t epoch) const {
   }
   DDP_CHECK_VALUE(
       epoch >= 0 && static_cast<size_t>(epoch) < kEndless / length,
-      "StreamSampler: epoch {} of {} samples is before the stream, or too far "
-      "in it",
+      "StreamSampler: epoch {} of {} samples is negative, or its position "
+      "overflows",
       epoch,
       length);
   return static_cast<size_t>(epoch) * length;

@@ -119,7 +119,7 @@ RANKS_TEST("ranks that save different steps are told so, all of them") {
   REQUIRE_THAT(
       ddp::test::error_on_all(
           group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
-      Has("the ranks did not call the same: ranks 0 and 2: "
+      Has("the ranks made different calls: ranks 0 and 2: "
           "CheckpointManager::save of step 3 in '",
           "'; rank 1: CheckpointManager::save of step 4"));
   REQUIRE_THAT(
@@ -135,7 +135,7 @@ RANKS_TEST("ranks with folders of their own are told so, all of them") {
   const auto refuse = [&](const std::string& name, auto call) {
     REQUIRE_THAT(
         ddp::test::error_on_all(group, call),
-        Has("did not call the same: ranks 0 and 2: " + name,
+        Has("made different calls: ranks 0 and 2: " + name,
             "run0'; rank 1: " + name,
             "run1'. Rank 0 reads and writes for all"));
   };
@@ -152,7 +152,7 @@ RANKS_TEST("a group that was forgotten on loading is told of") {
   REQUIRE_THAT(
       texts[0],
       Has("a CheckpointManager was given a group of one",
-          "each rank gets what rank 0 saved"));
+          "each rank gets the state that rank 0 saved"));
 }
 
 FOLDER_TEST("the best checkpoints stay") {

@@ -56,7 +56,7 @@ RANKS_TEST("paths that differ between ranks are told of") {
   const auto refuse = [&](const std::string& name, auto call) {
     REQUIRE_THAT(
         error_on_all(group, call),
-        Has("did not call the same: rank 0: " + name + "(\"",
+        Has("made different calls: rank 0: " + name + "(\"",
             "net0.pt\"); rank 1: " + name + "(\"",
             "give all ranks one path"));
   };
@@ -64,7 +64,7 @@ RANKS_TEST("paths that differ between ranks are told of") {
     const auto texts = warnings_of(call);
     REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
     for (const auto& text : texts) {
-      REQUIRE_THAT(text, Has("did not call the same: rank 0: " + name + "(\""));
+      REQUIRE_THAT(text, Has("made different calls: rank 0: " + name + "(\""));
     }
   };
   warn("save_checkpoint", [&] { save_checkpoint(own, *net, group); });

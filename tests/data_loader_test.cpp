@@ -292,7 +292,7 @@ TEST_CASE("a data loader says when the next batch takes too long") {
       });
   auto iterator = loader->begin();
   REQUIRE((*iterator).data.size(0) == 4);
-  REQUIRE_THROWS_WITH(++iterator, Has("not there after 50 ms"));
+  REQUIRE_THROWS_WITH(++iterator, Has("not ready after 50 ms"));
   go_on.set_value();
 }
 

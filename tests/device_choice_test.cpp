@@ -86,19 +86,19 @@ TEST_CASE("on the CPU the hosts decide how ranks communicate") {
     REQUIRE(choose(with_gpus, 1, options).device.is_cpu());
     REQUIRE_THROWS_WITH(
         choose({kTwoGpus}, 0, Options(options).device(torch::kCUDA)),
-        Has(std::string("backend ") + backend + " serves CPU tensors only"));
+        Has(std::string("backend ") + backend + " supports only CPU tensors"));
   }
   const auto shm = Options().backend("shm");
   REQUIRE_THROWS_WITH(
       choose({a, old}, 0, Options().backend("hierarchical")),
-      Has("backend hierarchical was asked for, but on rank 1 the "
-          "kernel is old"));
+      Has("backend hierarchical was requested, but on rank 1 the kernel is "
+          "old"));
   REQUIRE_THROWS_WITH(
       choose({kNoGpu, b}, 0, shm),
       Has("rank 1 runs on another host than rank 0"));
   REQUIRE_THROWS_WITH(
       choose({kNoGpu, unable}, 0, shm),
-      Has("on rank 1 it cannot. Backend gloo does without"));
+      Has("on rank 1 it cannot. Backend gloo needs no"));
 }
 
 TEST_CASE("a scheduler that shows each rank one GPU of its own is understood") {
@@ -121,7 +121,7 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
   REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, mpi).device == at::Device("cuda:1"));
   REQUIRE_THROWS_WITH(
       choose({kOneGpu, kOneGpu}, 0, Options().backend("nccl")),
-      Has("backend nccl was asked for, but"));
+      Has("backend nccl was requested, but"));
   REQUIRE_THROWS_WITH(
       choose({kNoGpu}, 0, Options().device(torch::kCUDA)), Has("no driver"));
   REQUIRE_THROWS_AS(

@@ -106,7 +106,7 @@ RANKS_TEST("samplers of another dataset or order are refused") {
         }
       });
   check(
-      "one that a rank alone uses takes num_replicas 1 and rank 0",
+      "one that a rank alone uses needs num_replicas 1 and rank 0",
       [&](const auto& own) {
         if (other) { // which evaluates alone, say
           EvaluationSampler(7, own);

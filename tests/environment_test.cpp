@@ -88,7 +88,8 @@ TEST_CASE("a variable that is almost one of ddp's is told of") {
         {"DDP_CHECKREPLICA=0", "DDP_CHECK_REPLICAS"},
         {"DDP_DEUBG=info", "DDP_DEBUG"}}) {
     REQUIRE_THAT(
-        said_of(wrong), Has("nothing reads it: is it " + std::string(right)));
+        said_of(wrong),
+        Has("ddp does not read it: did you mean " + std::string(right)));
   }
   for (const auto* other :
        {"DDP_TIMEOUT=5", "DDP_EPOCH=1", "DDP_PORT=9", "DEBUG=1"}) {

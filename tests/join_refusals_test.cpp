@@ -86,7 +86,7 @@ RANKS_TEST("a second Join on a group is refused at once") {
   Reducer third(apart, part);
   for (int i = 0; i < 2; ++i) {
     auto join = two.first.join();
-    const std::string reason = "another Join lives on this group";
+    const std::string reason = "another Join exists on this group";
     REQUIRE_THROWS_WITH(two.second.join(), Has(reason));
     const auto make = [&] { Join nested(group, {two.second.joinable()}); };
     REQUIRE_THROWS_WITH(make(), Has(reason));

@@ -22,7 +22,7 @@ RANKS_TEST("a mean is not taken for a sum", 3) {
       [&] { group.rank() == 0 ? mean(2.5, group) : sum(2.5, group); });
   REQUIRE_THAT(
       error,
-      Has("the ranks did not call the same: rank 0: mean; ranks 1 and 2: sum"));
+      Has("the ranks made different calls: rank 0: mean; ranks 1 and 2: sum"));
 }
 
 RANKS_TEST("only rank 0 prints") {

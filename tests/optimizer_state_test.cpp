@@ -157,7 +157,8 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
     group_of(state).insert_or_assign("lr", "fast");
   });
   refuse_changed(
-      "'maximize' is True, which this optimizer cannot do", [&](IValue& state) {
+      "'maximize' is True, which this optimizer does not support",
+      [&](IValue& state) {
         group_of(state).insert_or_assign("maximize", true);
       });
   refuse_changed("'decoupled_weight_decay' is True", [&](IValue& state) {

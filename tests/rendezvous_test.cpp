@@ -61,7 +61,7 @@ STARTED_TEST("a rank that comes when the group has formed is told so") {
   REQUIRE_THROWS_WITH(
       start(1, 2),
       Has("rank 1 has joined twice at 127.0.0.1:",
-          ". Give each process a RANK of its own"));
+          ". Set a different RANK for each process"));
   std::ofstream(both_said).flush();
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("two processes of one RANK are told of on all ranks at once") {
         REQUIRE_THROWS_WITH(
             init_process_group(ProcessGroupOptions().rank(rank)),
             Has("rank 1 has joined twice at 127.0.0.1:",
-                ". Give each process a RANK of its own"));
+                ". Set a different RANK for each process"));
       });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 30); // well below the timeout

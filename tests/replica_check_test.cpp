@@ -102,7 +102,7 @@ RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
   REQUIRE_THAT(
       all_warnings_of(
           [&] { save_checkpoint(folder + "net.pt", *layer, group); }, group),
-      Has("bias", "with a Reducer that lives"));
+      Has("bias", "with a Reducer that still exists"));
 }
 
 RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
@@ -121,7 +121,7 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
     REQUIRE_THAT(
         rank_0_warns(save, part),
         Has("the parameters differ between ranks: bias",
-            "with a Reducer that lives"));
+            "with a Reducer that still exists"));
   }
 }
 

@@ -189,7 +189,7 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
         }
       };
       REQUIRE_THROWS_WITH(
-          train(), Has("give the inner loop a sampler of its own"));
+          train(), Has("give the inner loop a separate sampler"));
       REQUIRE(steps == 1);
     }
   }

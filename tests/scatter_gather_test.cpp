@@ -109,7 +109,7 @@ RANKS_TEST("what cannot be scattered is the same error on all ranks") {
   REQUIRE_FALSE(error(torch::ones({3}), -1).empty());
   REQUIRE(
       error(torch::ones({3}), group.rank() / 2) ==
-      "the ranks did not call the same: ranks 0 and 1: scatter from rank 0; "
+      "the ranks made different calls: ranks 0 and 1: scatter from rank 0; "
       "rank 2: scatter from rank 1");
   check_usable(group);
 }

@@ -106,7 +106,7 @@ IValue unflatten_dict(
   }
   DDP_CHECK(
       dict_slots(keys) <= kMaxSlotsPerKey * (1 + keys.size()),
-      "a dict has keys that are made to collide");
+      "a dict has keys chosen to collide");
   auto dict = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
     DDP_CHECK(

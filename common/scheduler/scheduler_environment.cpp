@@ -84,11 +84,12 @@ std::string direct_start(const SchedulerEnvironment& launcher) {
   throw LaunchError(
       kExitUsage,
       launcher.name + " started ddprun as one of " + count +
-          ", and each would start ranks of its own: start the program without "
+          ", and each would start separate ranks: start the program without "
           "ddprun (" +
           direct_start(launcher) + program + "), or one task per node" +
           (launcher.kind == Kind::kSlurm ? " (--ntasks-per-node=1)" : "") +
-          "; --standalone makes a job of its own of each (see ddprun --help)");
+          "; --standalone makes each of them a separate job (see ddprun "
+          "--help)");
 }
 
 const char* const kTaskBeginnings[] = {

@@ -144,8 +144,8 @@ struct DDP_LOCAL ElasticRun::Impl {
     DDP_CHECK_VALUE(
         !each.rank() && !each.world_size() && each.master_addr().empty() &&
             !each.master_port(),
-        "ElasticOptions: rank, world_size, master_addr and master_port are "
-        "another group's later: leave them to the environment");
+        "ElasticOptions: rank, world_size, master_addr and master_port change "
+        "with each group: leave them to the environment");
   }
 
   void commit() {
@@ -229,8 +229,8 @@ bool ElasticRun::sync(const TrainingState& state) {
   for (const auto& part : state.parts_) {
     DDP_CHECK_VALUE(
         !part.sharded,
-        "ElasticRun::sync: \"{}\" is sharded (ZeroRedundancyOptimizer): no "
-        "rank has what a lost one had. Use the optimizer itself",
+        "ElasticRun::sync: \"{}\" is sharded (ZeroRedundancyOptimizer), so the "
+        "state of a lost rank cannot be recovered. Use the unsharded optimizer",
         part.name);
   }
   auto& impl = *impl_;

@@ -71,7 +71,7 @@ class SignalHandlers {
 SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
   DDP_CHECK(
       !taken.exchange(true),
-      "StopSignal: there is one in this process already: destroy it first");
+      "StopSignal: this process already has one: destroy it first");
   came = false;
   struct sigaction action {};
   action.sa_handler = on_stop_signal;

@@ -134,7 +134,7 @@ void complete_device(
   DDP_CHECK_VALUE(
       !options.device() || options.device()->is_cpu() ||
           options.device()->is_cuda(),
-      "device {} is not served: use cpu or cuda",
+      "device {} is not supported: use cpu or cuda",
       *options.device());
 }
 

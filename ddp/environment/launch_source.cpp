@@ -100,9 +100,9 @@ std::optional<LaunchSource> read_pmix(
   if (!job || !job->size) {
     DDP_CHECK_VALUE(
         lookup(kSlurm.proof) || lookup(kPlain.rank),
-        "PMIX_RANK is set, but its server cannot be asked for the number of "
-        "ranks (is libpmix.so.2 installed?): set RANK, WORLD_SIZE, MASTER_ADDR "
-        "and MASTER_PORT");
+        "PMIX_RANK is set, but its server does not provide the number of ranks "
+        "(is libpmix.so.2 installed?): set RANK, WORLD_SIZE, MASTER_ADDR and "
+        "MASTER_PORT");
     return std::nullopt;
   }
   LaunchSource source;

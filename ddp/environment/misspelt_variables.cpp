@@ -57,7 +57,10 @@ std::string misspelt_variable(const char* const* variables) {
     for (const auto& known : kVariables) {
       if (count_edits(name, known) <= kMostEdits) {
         return c10::str(
-            name, " is set, and nothing reads it: is it ", known, "?");
+            name,
+            " is set, but ddp does not read it: did you mean ",
+            known,
+            "?");
       }
     }
   }

@@ -227,7 +227,7 @@ std::string broadcast_by_fences(const std::string& text, milliseconds timeout) {
   fence(deadline, timeout);
   const auto received = root ? text : get(0, key);
   if (received.empty()) {
-    fail("the server does not know what rank 0 has put", timeout);
+    fail("the server does not have rank 0's value", timeout);
   }
   return received;
 }

@@ -11,7 +11,7 @@ DebugLevel debug_level(const EnvironmentLookup& lookup) {
   }
   DDP_CHECK_VALUE(
       text == "info" || text == "detail",
-      "DDP_DEBUG='{}' in the environment is none of off, info and detail",
+      "DDP_DEBUG='{}' in the environment must be off, info or detail",
       text);
   return text == "info" ? DebugLevel::kInfo : DebugLevel::kDetail;
 }

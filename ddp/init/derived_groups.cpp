@@ -108,8 +108,8 @@ std::string address_for_split(const Impl& impl) {
   DDP_CHECK(
       impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "
-      "be reconnected, since it says nothing of their addresses. Split it by "
-      "c10d and pass the parts to from_c10d, or form it by init_process_group");
+      "be reconnected, since their addresses are unknown. Split it by c10d and "
+      "pass the parts to from_c10d, or form it by init_process_group");
   return detail::kLoopback;
 }
 

@@ -75,8 +75,8 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
     DDP_CHECK_VALUE(
         is_new || allowed,
-        "ranks {} and {} of one host use GPU {}. Give each rank a GPU of its "
-        "own (device torch::kCUDA without an index does), or allow it by "
+        "ranks {} and {} of one host use GPU {}. Give each rank a separate GPU "
+        "(device torch::kCUDA without an index does), or allow it by "
         "ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
         first->second,
         r,
@@ -96,7 +96,7 @@ c10::Device own_gpu(
   const auto index = gpu_index(self, local_place(members, rank).rank, share);
   DDP_CHECK_VALUE(
       index < static_cast<int64_t>(self.gpus.size()),
-      "device cuda:{} was asked for on rank {}, which has {} usable GPUs{}{}",
+      "device cuda:{} was requested on rank {}, which has {} usable GPUs{}{}",
       index,
       rank,
       self.gpus.size(),
@@ -136,8 +136,7 @@ std::string choose_cpu_backend(
   const auto obstacle = shm_obstacle(backend, members);
   DDP_CHECK_VALUE(
       is_free || obstacle.empty(),
-      "backend {} was asked for, but {}. Backend gloo does without shared "
-      "memory",
+      "backend {} was requested, but {}. Backend gloo needs no shared memory",
       wish,
       obstacle);
   return obstacle.empty() ? backend : "gloo";
@@ -177,13 +176,13 @@ DeviceChoice choose_device(
   if (wants_cpu) {
     DDP_CHECK_VALUE(
         backend != "nccl",
-        "backend nccl serves CUDA tensors only, but the device is cpu");
+        "backend nccl supports only CUDA tensors, but the device is cpu");
     choice.backend = choose_cpu_backend(backend, members);
     return choice;
   }
   DDP_CHECK_VALUE(
       backend != "shm" && backend != "hierarchical",
-      "backend {} serves CPU tensors only, but the device is {}",
+      "backend {} supports only CPU tensors, but the device is {}",
       backend,
       *options.device());
   if (!options.device()) {
@@ -191,7 +190,7 @@ DeviceChoice choose_device(
     if (!reason.empty()) {
       DDP_CHECK_VALUE(
           free_backend,
-          "backend nccl was asked for, but {}. Start fewer ranks per host, "
+          "backend nccl was requested, but {}. Start fewer ranks per host, "
           "name a device, or use backend gloo",
           reason);
       if (!are_without_gpus(members)) {

@@ -87,8 +87,9 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
   // Not this rank's own: a host's name may mean the loopback interface there.
   DDP_CHECK_VALUE(
       !detail::is_loopback(elsewhere->server),
-      "MASTER_ADDR '{}' means each host itself, but the ranks run on several "
-      "hosts: set it to an address of rank 0's host that the others reach",
+      "MASTER_ADDR '{}' refers to the local host on every host, but the ranks "
+      "run on several hosts: set it to an address at which the other hosts "
+      "reach rank 0's host",
       elsewhere->server);
   const auto own = detail::address_towards(elsewhere->server);
   return own.empty() ? elsewhere->server : own;

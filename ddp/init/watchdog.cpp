@@ -37,7 +37,7 @@ std::string describe(c10d::ErrorType error, milliseconds timeout) {
       return c10::str(
           " because a collective on the GPU was not complete after ",
           timeout.count() / 1000.0,
-          " s (has another rank ended, or called something else?)");
+          " s (has another rank ended, or made a different call?)");
     default:
       return " because a collective on the GPU failed (has another rank ended? "
              "NCCL_DEBUG=WARN shows more)";

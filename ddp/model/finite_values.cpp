@@ -19,7 +19,7 @@ using detail::throw_differences;
 // What a Reducer calls them.
 constexpr const char* kGradients = "gradients";
 constexpr const char* kRemedy =
-    " (look at its batch and loss; a smaller learning rate, clip_grad_norm or, "
+    " (check its batch and loss; a smaller learning rate, clip_grad_norm or, "
     "in half precision, a GradScaler keeps gradients finite):";
 
 std::vector<std::string> find_not_finite(const NamedTensors& tensors) {

@@ -20,7 +20,7 @@ at::Tensor SyncBatchNormImplBase<D, Derived>::forward(const at::Tensor& input) {
   this->_check_input_dim(input);
   DDP_CHECK_VALUE(
       input.size(1) == this->options.num_features(),
-      "SyncBatchNorm{}d: the input {} has not the {} channels of num_features",
+      "SyncBatchNorm{}d: the input {} does not have {} channels (num_features)",
       D,
       input.sizes(),
       this->options.num_features());

@@ -89,7 +89,7 @@ at::Tensor step(
       }
       DDP_CHECK(
           !parameter.grad().is_sparse(),
-          "Adam does not take sparse gradients; use torch::optim::SGD for "
+          "Adam does not support sparse gradients; use torch::optim::SGD for "
           "this parameter");
       update(
           parameter,

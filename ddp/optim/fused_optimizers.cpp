@@ -74,11 +74,12 @@ Tensor walkable(const Tensor& tensor, const Tensor& like) {
 void check_gradient(const Tensor& parameter, const Tensor& gradient) {
   DDP_CHECK(
       gradient.layout() == at::kStrided,
-      "a fused optimizer takes no sparse gradients; use torch::optim::SGD for "
-      "this parameter");
+      "a fused optimizer does not support sparse gradients; use "
+      "torch::optim::SGD for this parameter");
   DDP_CHECK(
       !parameter.is_complex(),
-      "a fused optimizer takes no complex parameters; use LibTorch's own");
+      "a fused optimizer does not support complex parameters; use LibTorch's "
+      "optimizer");
   DDP_CHECK(
       parameter.sizes() == gradient.sizes() &&
           parameter.device() == gradient.device(),

@@ -46,8 +46,8 @@ class LoadedFields {
     check(
         !found || !found->isBool() || found->toBool() == value,
         name,
-        value ? "is False, which this optimizer cannot do"
-              : "is True, which this optimizer cannot do");
+        value ? "is False, which this optimizer does not support"
+              : "is True, which this optimizer does not support");
   }
 
  private:

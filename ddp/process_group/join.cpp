@@ -95,7 +95,7 @@ JoinState::JoinState(
   auto& joined = *detail::ProcessGroupImpl::of(group).joined;
   DDP_CHECK_VALUE(
       !joined,
-      "another Join lives on this group, and the two would wait for each "
+      "another Join exists on this group, and the two would wait for each "
       "other: pass all that communicates to one, as in Join(group, "
       "{first.joinable(), second.joinable()})");
   joined = true;

@@ -128,9 +128,8 @@ void ReducerImpl::claim_hook() {
   const auto* user = static_cast<detail::GradientListener*>(hook.user_);
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
-      "the communication hook {} serves another Reducer already, and would "
-      "mix the state of the two: make one for each, or destroy the other "
-      "Reducer first",
+      "the communication hook {} already belongs to another Reducer, and would "
+      "mix their state: make one for each, or destroy the other Reducer first",
       hook.describe());
   hook.user_ = &listener();
 }

@@ -87,7 +87,7 @@ void check_same(
     };
     DDP_CHECK_VALUE(
         at(saved) == at(own),
-        "{}the state is of other parameters: number {} is {} in it, and {} "
+        "{}the state is of different parameters: number {} is {} in it, and {} "
         "here",
         kLoad,
         i,
@@ -175,8 +175,8 @@ void ReducerImpl::load_state_dict(const IValue& state) {
     for (const size_t index : order) {
       DDP_CHECK_VALUE(
           !parameters[index].sparse,
-          "{}the state is of other parameters: the gradient of {} is dense in "
-          "it, and sparse here",
+          "{}the state is of different parameters: the gradient of {} is dense "
+          "in it, and sparse here",
           kLoad,
           parameters[index].name);
     }

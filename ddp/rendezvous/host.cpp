@@ -143,9 +143,8 @@ int listen_at(const std::string& address, int64_t port) {
     }
     DDP_THROW(
         DistNetworkError,
-        "rank 0 cannot listen at {} port {}: {}. If another job uses the "
-        "port, set MASTER_PORT to a free one; two processes with RANK=0 use "
-        "it both",
+        "rank 0 cannot listen at {} port {}: {}. If another job uses the port, "
+        "set MASTER_PORT to a free one; only one process may have RANK=0",
         address,
         port,
         reason);

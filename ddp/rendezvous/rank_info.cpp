@@ -44,13 +44,13 @@ std::string differences(
           detail::name_by_ranks(values));
     }
   }
-  return text.empty() ? ""
-                      : detail::format(
-                            "the ranks at {} were given different options: {}. "
-                            "Give all ranks the same ProcessGroupOptions and "
-                            "DDP_ variables",
-                            address,
-                            text);
+  return text.empty()
+      ? ""
+      : detail::format(
+            "the ranks at {} have different options: {}. Give all ranks the "
+            "same ProcessGroupOptions and DDP_ variables",
+            address,
+            text);
 }
 
 } // namespace
@@ -83,9 +83,9 @@ std::string different_sizes(
     int64_t told,
     int64_t rank_0s) {
   return detail::format(
-      "the ranks at {} were told different WORLD_SIZEs: rank {} has {}, rank "
-      "0 has {}. Start all with the same, or different jobs with a "
-      "MASTER_PORT each",
+      "the ranks at {} have different WORLD_SIZEs: rank {} has {}, rank 0 has "
+      "{}. Start all with the same, and use a different MASTER_PORT for each "
+      "job",
       address,
       rank,
       told,

@@ -266,8 +266,8 @@ class Meeting {
 
   std::string came_twice(const std::string& rank) const {
     return detail::format(
-        "rank {} has joined twice at {}. Give each process a RANK of its own, "
-        "or different jobs a MASTER_PORT each",
+        "rank {} has joined twice at {}. Set a different RANK for each "
+        "process, and a different MASTER_PORT for each job",
         rank,
         where_);
   }

@@ -72,7 +72,7 @@ void report_to_parent(int descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   DDP_CHECK(
       write(descriptor, "\n", 1) == 1,
-      "spawn: cannot tell process {}, which started this one, that it is here",
+      "spawn: cannot report to process {}, which started this one",
       getppid());
   detail::use_error_file(descriptor);
   detail::report_crashes();
@@ -193,9 +193,9 @@ void spawn(
   DDP_CHECK_VALUE(worker, "spawn: there is no worker function");
   DDP_CHECK(
       !under_way.exchange(true),
-      "spawn was called while a call of it is under way, by a worker function "
-      "or on another thread: workers start no workers of their own; choose a "
-      "larger number of processes instead");
+      "spawn was called while another call is running, by a worker function or "
+      "on another thread: workers cannot start workers; choose a larger number "
+      "of processes instead");
   const auto ended = c10::make_scope_exit([] { under_way = false; });
   const auto call = ++calls;
   const auto assigned = assignment();

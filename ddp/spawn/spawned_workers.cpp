@@ -64,8 +64,8 @@ int exec_error(const FileDescriptor& report) {
 std::string describe(const RankEnd& end, const FileDescriptor& report) {
   const int status = end.state.wait_status();
   if (status == kNotKnown) {
-    return "has ended, but how is not known: something else in this program "
-           "waits for all child processes";
+    return "has ended with an unknown status: other code in this program waits "
+           "for all child processes";
   }
   if (const int reason = exec_error(report)) {
     return std::string("could not execute this program again: ") +

@@ -89,7 +89,7 @@ AtomicFile::AtomicFile(const std::string& path)
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
-    fail("replacing what is there, which is not a regular file,");
+    fail("replacing the existing file, which is not a regular file,");
   }
   open_unnamed();
   if (!descriptor_) {

@@ -32,8 +32,8 @@ auto answered_within(std::chrono::milliseconds timeout, Function function) {
   DDP_CHECK_WITH(
       DistStoreError,
       answer.wait_for(timeout) == std::future_status::ready,
-      "the store, which rank 0 or the launcher keeps, has not answered for {} "
-      "s: is that process stopped, or its host out of reach?",
+      "the store, which rank 0 or the launcher serves, has not answered for {} "
+      "s: is that process stopped, or its host unreachable?",
       static_cast<double>(timeout.count()) / 1000.0);
   return answer.get();
 }

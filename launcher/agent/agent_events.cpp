@@ -230,9 +230,8 @@ void Agent::on_rank_end(size_t index) {
 }
 
 void Agent::on_store_end(int wait_status) {
-  detail_ = "the store that the ranks meet at (pid " +
-      std::to_string(attempt_->store) + ") " + describe_end(wait_status) +
-      "; all ranks were ended";
+  detail_ = "the ranks' store (pid " + std::to_string(attempt_->store) + ") " +
+      describe_end(wait_status) + "; all ranks were ended";
   send(supervisor_->kill_all(StopReason::kInfrastructure));
 }
 

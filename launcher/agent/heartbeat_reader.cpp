@@ -112,7 +112,7 @@ void HeartbeatReader::end_pause(uint32_t number, const Variables& variables) {
   ElasticPage& page = pages_->elastic;
   if (text.size() >= sizeof page.variables) {
     throw LaunchError(
-        kExitInternal, "the variables of a rank are too long to be handed on");
+        kExitInternal, "the variables of a rank are too long to be passed on");
   }
   std::memcpy(page.variables, text.c_str(), text.size() + 1);
   pages_->heartbeat.joined = 0;

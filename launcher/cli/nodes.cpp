@@ -283,7 +283,7 @@ void resolve_endpoint(
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +
         sources.find("rdzv-backend")->source +
-        " etcd exclude each other: the etcd has the nodes' log");
+        " etcd cannot be combined: the etcd keeps the nodes' log");
   }
   if (is_etcd) {
     nodes.hosts_log = false;
@@ -336,7 +336,7 @@ void resolve_nodes(
   if (options->standalone) {
     usage_error(
         given.at("nnodes").source + " and " + given.at("standalone").source +
-        " exclude each other: that is a job of one node");
+        " cannot be combined: that is a job of one node");
   }
   options->notes.insert(options->notes.end(), unknown.begin(), unknown.end());
   const std::string backend = backend_of(sources);

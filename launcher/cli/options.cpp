@@ -52,7 +52,7 @@ void choose_kind(const GivenOptions& given, LaunchOptions* options) {
   } else if (module && no_python) {
     usage_error(
         module->source + " and " + no_python->source +
-        " exclude each other: a module is run by Python");
+        " cannot be combined: a module is run by Python");
   } else if (module) {
     options->kind = ProgramKind::kModule;
   } else if (no_python) {
@@ -98,7 +98,7 @@ void check_output(
     if (output->mode == OutputMode::kRaw && other != nullptr) {
       usage_error(
           other->source + " and " + given.at("output").source +
-          " raw exclude each other: raw output does not pass through ddprun");
+          " raw cannot be combined: raw output does not pass through ddprun");
     }
   }
   const auto prefix = lookup("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");

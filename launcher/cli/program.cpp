@@ -102,7 +102,7 @@ std::string find_program(const std::string& name) {
       kExitNotFound,
       "'" + name + "': no such program in PATH" +
           (is_here        ? "; did you mean ./" + name + "?"
-               : is_count ? "; --nproc-per-node says how many ranks"
+               : is_count ? "; --nproc-per-node sets the number of ranks"
                           : ""));
 }
 

@@ -131,8 +131,9 @@ EtcdClient::Answer EtcdClient::perform(
   if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_PEER_FAILED_VERIFICATION ||
       code == CURLE_SSL_CACERT_BADFILE) {
     throw LogRefused(
-        std::string("its TLS certificate or ours does not fit: ") + reason +
-        "; see cert, key and cacert of --rdzv-conf");
+        std::string("the TLS certificate of the server or of this client was "
+                    "rejected: ") +
+        reason + "; see cert, key and cacert of --rdzv-conf");
   }
   if (code == CURLE_OPERATION_TIMEDOUT) {
     answer.text = "it does not answer; do its members have a quorum?";
@@ -188,7 +189,7 @@ void EtcdClient::check_member() {
   }
   const auto health = ask("/health", "");
   if (health.is_complete && health.status == kUnavailable) {
-    throw std::runtime_error("it answers, but has no quorum of its members");
+    throw std::runtime_error("it answers, but its members have no quorum");
   }
   if (!access_.user.empty()) {
     authenticate();

@@ -156,7 +156,7 @@ void Screen::watch_patience(Output& to) {
     to.stalled = false;
     if (to.dropped > 0) {
       to.sink.append(
-          "ddprun: the terminal took no output (Ctrl-S?); lines dropped: " +
+          "ddprun: the terminal accepted no output (Ctrl-S?); lines dropped: " +
           std::to_string(to.dropped) + "\n");
       to.dropped = 0;
     }
@@ -172,7 +172,7 @@ void Screen::write(Output& to) {
     other.sink.append(
         std::string("ddprun: cannot write to standard ") +
         (is_out ? "output" : "error") + " (" + std::strerror(error) +
-        "); what the ranks write there is dropped\n");
+        "); the ranks' output to it is dropped\n");
   }
 }
 

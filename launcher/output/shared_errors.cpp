@@ -19,7 +19,7 @@ constexpr std::array kOfAll{
     " differs between ranks: ",
     " are not the same on all ranks:",
     " is not the same on all ranks:",
-    "the ranks did not call the same: "};
+    "the ranks made different calls: "};
 
 // Where a warning's text begins, behind the time and the place; 0: it is none.
 size_t warning_in(std::string_view line) {

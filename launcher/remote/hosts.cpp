@@ -113,11 +113,11 @@ void resolve_hosts(const GivenOptions& given, const LaunchOptions& options) {
     if (const OptionValue* found = find(given, other)) {
       usage_error(
           found->source + " and " + source +
-          " exclude each other: that follows from the hosts");
+          " cannot be combined: that follows from the hosts");
     }
   }
   if (file && find(given, "hosts")) {
-    usage_error("--hosts and --hostfile exclude each other");
+    usage_error("--hosts and --hostfile cannot be combined");
   }
   const auto& hosts = options.remote.hosts;
   const auto loopbacks =

@@ -99,10 +99,10 @@ std::string joined(const Addresses& addresses) {
     const char* why) {
   throw LaunchError(
       kExitInternal,
-      "this node is to serve the nodes' rendezvous at " +
+      "this node must serve the nodes' rendezvous at " +
           describe_endpoint(nodes.host, nodes.port) + ", but " + why + " (" +
           nodes.host + ": " + joined(addresses) +
-          "); --bind ADDRESS says where to listen");
+          "); --bind ADDRESS sets the address to listen at");
 }
 
 std::string address_to_serve_at(
@@ -134,7 +134,7 @@ std::string address_to_serve_at(
   std::string outward = outward_address();
   if (outward.empty()) {
     reject_to_serve(
-        nodes, addresses, "at which address others reach it is not known");
+        nodes, addresses, "the address at which others reach it is unknown");
   }
   return outward;
 }

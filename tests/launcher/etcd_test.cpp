@@ -188,7 +188,8 @@ TEST_CASE("an etcd that has TLS shows its certificate") {
       fails_with(
           etcd,
           "--rdzv-conf=cacert=/etc/ssl/certs/ca-certificates.crt",
-          "its TLS certificate or ours does not fit") == 75);
+          "the TLS certificate of the server or of this client was rejected") ==
+      75);
 }
 
 TEST_CASE("an etcd without a quorum is waited for") {

@@ -140,7 +140,7 @@ TEST_CASE("the store's end is the job's", "[failure]") {
   job.wait_for_output("ready", 2);
   REQUIRE(kill(job.store(), SIGKILL) == 0);
   CHECK(job.wait() == 75);
-  CHECK_THAT(job.err(), Has("the store that the ranks meet at"));
+  CHECK_THAT(job.err(), Has("the ranks' store (pid"));
 }
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {

@@ -58,14 +58,14 @@ TEST_CASE("a file names hosts", "[unit]") {
   CHECK_THAT(error(), Has("names no host"));
   check_refused("--hostfile=/nowhere x", "/nowhere: No such file");
   write("n0\n");
-  check_refused("--hosts=n1 --hostfile " + file + " x", "exclude each other");
+  check_refused("--hosts=n1 --hostfile " + file + " x", "cannot be combined");
 }
 
 TEST_CASE("hosts say what other options would", "[unit]") {
   for (const std::string& option :
        words("--nnodes=2 --node-rank=0 --standalone --master-addr=n0 "
              "--local-addr=10.9.0.1 --rdzv-backend=static")) {
-    check_refused("--hosts=n0,n1 " + option + " x", "exclude each other");
+    check_refused("--hosts=n0,n1 " + option + " x", "cannot be combined");
   }
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
   CHECK(served.etcd[1].port == 7);
   check_refused(
       kTwo + " --rdzv-backend=etcd --rdzv-conf is_host=true x",
-      "exclude each other");
+      "cannot be combined");
   check_refused(kTwo + " --rdzv-endpoint=a,b x", "--rdzv-backend etcd");
   check_refused(
       "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=http://a x", "no URL");
@@ -148,7 +148,7 @@ TEST_CASE("it must be known where nodes meet", "[unit]") {
         line, "where nodes meet is not known: --rdzv-endpoint HOST:PORT");
   }
   check_refused(
-      kTwo + " --standalone x", "--nnodes and --standalone exclude each other");
+      kTwo + " --standalone x", "--nnodes and --standalone cannot be combined");
 }
 
 TEST_CASE("times of the meeting", "[unit]") {

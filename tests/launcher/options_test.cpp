@@ -210,7 +210,7 @@ TEST_CASE("the kind of program follows from the options", "[unit]") {
   CHECK(parse({"-m", "x"}).kind == ProgramKind::kModule);
   CHECK(parse({"--no-python", "x"}).kind == ProgramKind::kExecutable);
   CHECK(parse({"--no-python", "--run-path", "x"}).kind == ProgramKind::kScript);
-  check_refused("-m --no_python x", "-m and --no_python exclude each other");
+  check_refused("-m --no_python x", "-m and --no_python cannot be combined");
 }
 
 TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
@@ -218,7 +218,7 @@ TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
        words("--redirects=3 --tee=1 --log-line-prefix=x --local-ranks-filter=0 "
              "--duplicate-stdout-filters=x --duplicate-stderr-filters=x")) {
     CAPTURE(option);
-    check_refused(option + " --output raw x", "exclude each other");
+    check_refused(option + " --output raw x", "cannot be combined");
   }
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("what is missing is named", "[unit]") {
       Has("127: /none/train: no such program"));
   CHECK_THAT(
       failure_of(ProgramKind::kDetect, {"3", "train"}, kPython),
-      Has("127: '3': no such program in PATH; --nproc-per-node says"));
+      Has("127: '3': no such program in PATH; --nproc-per-node sets"));
 }
 
 TEST_CASE("arguments can name the local rank", "[unit]") {

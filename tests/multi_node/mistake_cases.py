@@ -20,7 +20,7 @@ def mistakes(program):
         nodes.start(1, "--node-rank=1")
         nodes.wait_for_ranks(2, (0, 1))
         for options, said in (
-                ([], r"has its nodes \(n0, n1\) and takes no other"),
+                ([], r"has its nodes \(n0, n1\) and accepts no other"),
                 (["--nnodes=3"], "--nnodes differs from that of node n[01]: "
                  "3 here, 2 there"),
                 (["--max-restarts=1"], "--max-restarts differs from that of"),
@@ -66,7 +66,7 @@ def taken_port(nodes):
     first = nodes.at[0]
     nodes.start(0, "--join-timeout=4")
     nodes.finish([0], 124, 30)
-    nodes.require_said("(n0: something listens there, and does not answer)", 0)
+    nodes.require_said("(n0: a process listens there, but does not answer)", 0)
     nodes.at[0] = first
     nodes.wait_for_ranks(2, range(2))
     holder.process.wait()
@@ -79,7 +79,7 @@ def wrong_token(nodes):
     nodes.start(0)
     nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
     nodes.finish([2], 124, 30)
-    nodes.require_said("some node has another token", 0, 2)
+    nodes.require_said("a node uses a different token", 0, 2)
     nodes.start(1)
     nodes.wait_for_ranks(2, (0, 1))
     nodes.interrupt(1, (0, 1))

@@ -36,7 +36,7 @@ std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
   const auto& items = expect<PickleTuple>(value, what).items;
   DDP_CHECK(
       items.size() <= kMaxDimensions,
-      "a tensor of {} dimensions; this library takes {}",
+      "a tensor of {} dimensions; this library supports at most {}",
       items.size(),
       kMaxDimensions);
   std::vector<int64_t> sizes;
@@ -75,7 +75,7 @@ int64_t reach(
   overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
   DDP_CHECK(
       !overflow,
-      "sizes {} and strides {} at offset {} are more than 63 bits can count",
+      "sizes {} and strides {} at offset {} exceed 63 bits",
       at::IntArrayRef(sizes),
       at::IntArrayRef(strides),
       offset);
@@ -88,7 +88,7 @@ void check_hooks(const PickleValue& value) {
   DDP_CHECK(
       std::holds_alternative<std::monostate>(value) ||
           (dict != nullptr && dict->items.empty()),
-      "a tensor with hooks, which no file can hold: {}",
+      "a tensor with hooks, which a file cannot contain: {}",
       kind_of(value));
 }
 
@@ -171,10 +171,10 @@ PickleValue PickleCalls::global(
   DDP_CHECK(
       !strict_,
       "it asks for '{}.{}', which is not among the names that a state_dict "
-      "needs; nothing was executed. LoadOptions().strict(false) loads a "
-      "module without such entries; or load the file with Python, if you "
-      "trust it, and save tensors, numbers, strings, lists, tuples and dicts "
-      "of them alone",
+      "needs; nothing was executed. LoadOptions().strict(false) loads a module "
+      "without such entries; or load the file with Python, if you trust it, "
+      "and save only tensors, numbers, strings, and lists, tuples and dicts of "
+      "these",
       module,
       name);
   heap_.charge(module.size() + name.size());

@@ -118,8 +118,8 @@ void PickleMachine::step(Op opcode) {
   for (const auto& [refused, thing] : kRefused) {
     DDP_CHECK(
         opcode != refused,
-        "it has {}, which this library does not read; save tensors, numbers, "
-        "strings, lists, tuples and dicts of them alone",
+        "it has {}, which this library does not read; save only tensors, "
+        "numbers, strings, and lists, tuples and dicts of these",
         thing);
   }
   DDP_THROW(
@@ -234,7 +234,7 @@ void PickleMachine::memoize(uint64_t index) {
 void PickleMachine::push_memo(uint64_t index) {
   DDP_CHECK(
       index < memo_.size() && memo_set_[index],
-      "it refers to value {}, which it has not had",
+      "it refers to value {}, which does not exist",
       index);
   push(memo_[index]);
 }

@@ -105,8 +105,7 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
   for (const auto& key : keys) {
     DDP_CHECK(
         key.isString() || key.isInt(),
-        "a dict has a key that is a {}; this library takes strings and "
-        "integers",
+        "a dict has a key that is a {}; keys must be strings or integers",
         key.tagKind());
   }
   heap_.charge(dict_slots(keys) * kDictSlotBytes);

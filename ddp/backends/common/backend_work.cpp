@@ -45,8 +45,8 @@ bool BackendWork::wait(std::chrono::milliseconds timeout) {
       DistBackendError,
       ends_until(
           limited ? Clock::now() + bounded(timeout) : Clock::time_point::max()),
-      "{} is not complete after a wait of {} s; it goes on and can be waited "
-      "for again",
+      "{} is not complete after a wait of {} s; it continues, and wait() can "
+      "be called again",
       description(),
       seconds(timeout));
   if (error_) {

@@ -80,7 +80,7 @@ CollectiveBackend::WorkPtr CollectiveBackend::sparse_sum(
     const c10d::ReduceOp& op) {
   DDP_CHECK_VALUE(
       op.op_ == c10d::ReduceOp::SUM && tensor.is_cpu(),
-      "{} of sparse tensors is by SUM only, and on the CPU",
+      "{} of sparse tensors supports only SUM, on the CPU",
       arguments_.over(call.name));
   const at::AutoDispatchBelowAutograd guard;
   const auto own = tensor.coalesce();

@@ -53,7 +53,7 @@ Queue::Queue(std::function<void()> break_off)
 void Queue::stop() {
   Lock lock(mutex_);
   if (running_ || !waiting_.empty()) {
-    first_error_.set("the group was destroyed while operations were under way");
+    first_error_.set("the group was destroyed while operations were running");
     lock.unlock();
     break_off_();
     lock.lock();

@@ -63,7 +63,7 @@ void SubBackend::await(c10d::Work& work) const {
   while (!ends_within(kSlice, work)) {
     DDP_CHECK(
         !broken_off_,
-        "it was broken off, as the group was aborted or destroyed");
+        "it was aborted because the group was aborted or destroyed");
   }
 }
 

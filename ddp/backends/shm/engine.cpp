@@ -255,7 +255,7 @@ void Engine::stop() {
     }
   }
   if (!forgotten.empty()) {
-    break_group("the group was destroyed while operations were under way");
+    break_group("the group was destroyed while operations were running");
   }
 }
 

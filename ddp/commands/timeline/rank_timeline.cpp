@@ -121,7 +121,7 @@ void check_goes_with(const RankTimeline& one, const RankTimeline& other) {
   if (one.world_size != other.world_size || one.rank == other.rank) {
     throw std::runtime_error(
         "files of different runs: " + name(one) + ", and " + name(other) +
-        "; give each run a folder of its own, or remove the older files");
+        "; give each run a separate folder, or remove the older files");
   }
 }
 

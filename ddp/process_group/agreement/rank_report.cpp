@@ -59,7 +59,7 @@ void check_same_calls(const std::vector<std::string>& calls) {
   DDP_CHECK_VALUE(
       std::count(calls.begin(), calls.end(), calls.front()) ==
           static_cast<int64_t>(calls.size()),
-      "the ranks did not call the same: {}",
+      "the ranks made different calls: {}",
       name_by_ranks(calls));
 }
 

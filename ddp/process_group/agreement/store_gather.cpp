@@ -37,7 +37,7 @@ std::vector<StoreGather::Part> decode(const StoreGather::Bytes& bytes) {
     const auto room = left - static_cast<ptrdiff_t>(sizeof(header));
     DDP_CHECK(
         whole && header[1] >= 0 && header[1] <= room,
-        "what ranks gathered in the store is cut off");
+        "the data that ranks gathered in the store is truncated");
     const auto begin = at + sizeof(header);
     at = begin + header[1];
     parts.push_back({header[0], {begin, at}});

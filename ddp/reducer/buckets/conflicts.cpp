@@ -22,29 +22,29 @@ constexpr Conflict kConflicts[] = {
      "host in each step: leave them off"},
     {Feature::kCapture,
      Feature::kJoin,
-     "capturing a CUDA graph: join needs the host in each step: leave one of "
-     "the two out"},
+     "capturing a CUDA graph: join needs the host in each step: use only one "
+     "of the two"},
     {Feature::kCapture,
      Feature::kStepInBackward,
      "capturing a CUDA graph: step_in_backward needs the host in each step: "
-     "leave one of the two out"},
+     "use only one of the two"},
     {Feature::kCapture,
      Feature::kSparseGradients,
      "capturing a CUDA graph: sparse gradients need the host in each step: use "
      "dense ones, or do not capture"},
     {Feature::kClipGradNorm,
      Feature::kStepInBackward,
-     "clip_grad_norm: step_in_backward has stepped before gradients can be "
-     "clipped: leave one of the two out"},
+     "clip_grad_norm: step_in_backward steps before gradients can be clipped: "
+     "use only one of the two"},
     {Feature::kGradScaler,
      Feature::kStepInBackward,
      "GradScaler: step_in_backward has this optimizer step at the end of "
-     "backward, before gradients can be looked at: leave one of the two out"},
+     "backward, before gradients can be inspected: use only one of the two"},
     {Feature::kJoin,
      Feature::kSkipUnused,
      "join: with skip_all_reduce_unused_params all ranks must use the same "
-     "parameters, and a rank without inputs uses none: leave one of the two "
-     "out"},
+     "parameters, and a rank without inputs uses none: use only one of the "
+     "two"},
 };
 
 } // namespace

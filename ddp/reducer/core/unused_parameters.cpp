@@ -61,8 +61,9 @@ std::vector<size_t> UnusedParameters::find_unused(
     }
     DDP_CHECK(
         gradient_listener(parameter.tensor) == &listener,
-        "the hook on {} is gone, so its gradients are not averaged: construct "
-        "the Reducer after whatever replaces post-accumulate-grad hooks",
+        "the hook on {} was removed, so its gradients are not averaged: "
+        "construct the Reducer after any code that replaces "
+        "post-accumulate-grad hooks",
         parameter.name);
     unused.push_back(i);
   }

@@ -65,7 +65,7 @@ void StepInBackward::attach(
     const ProcessGroup& group) {
   DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
-      "step_in_backward: LBFGS looks at all parameters at once");
+      "step_in_backward: LBFGS uses all parameters at once");
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
       "step_in_backward: this optimizer communicates in its step");

@@ -216,7 +216,7 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
     if (unreachable_.empty()) { // until more is known
       tell(
           EventKind::kUnreachable,
-          endpoint.host + ": something listens there, and does not answer");
+          endpoint.host + ": a process listens there, but does not answer");
     }
     engine_.connect(endpoint, route->remote);
     return true;

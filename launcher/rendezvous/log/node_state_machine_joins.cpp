@@ -58,8 +58,8 @@ void NodeStateMachine::check_fit(Time now) {
       static_cast<int>(log_.plan.nodes.size()) == options_.most) {
     text = "the job at " + endpoint() + " has its nodes (" +
         hosts_of(log_.plan.nodes) +
-        ") and takes no other; another job needs an endpoint or a --rdzv-id "
-        "of its own";
+        ") and accepts no other; another job needs a different endpoint or "
+        "--rdzv-id";
   }
   for (const NodeInfo& each : log_.nodes) {
     if (text.empty() && !is_open && each.id != self_.id &&
@@ -103,7 +103,7 @@ void NodeStateMachine::end(Time now) {
 
 std::string NodeStateMachine::end_text() const {
   if (started_epoch_ == 0 && log_.cause != Membership::Cause::kEnd) {
-    return "the job ended without this node, as it had its nodes: " +
+    return "the job ended without this node, since it had enough nodes: " +
         hosts_of(log_.plan.nodes);
   }
   const bool is_told = log_.cause == Membership::Cause::kFailure;
@@ -133,7 +133,7 @@ std::string NodeStateMachine::awaited() const {
   return "waiting for nodes: " + std::to_string(log_.nodes.size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes) + ")" +
-      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token), "
+      (has_strangers_ ? "; a node uses a different token (DDP_TOKEN, --token), "
                         "--rdzv-id or version of ddprun"
                       : "");
 }

@@ -112,7 +112,7 @@ std::optional<SharedLog::Event> SharedLog::next() {
   Event event = message->empty()
       ? Event{
             Event::Kind::kLost,
-            "the process that speaks to the rendezvous store (pid " +
+            "the rendezvous store's helper process (pid " +
                 std::to_string(pid_) + ") has ended"}
       : parse_event(*message);
   lost_ =

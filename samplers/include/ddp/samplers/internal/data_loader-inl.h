@@ -47,7 +47,7 @@ DataLoader<Dataset, Sampler>::DataLoader(
       workers_(options_.workers(), options_.worker_init()) {
   static_assert(
       !Dataset::is_stateful,
-      "stateful datasets have LibTorch's torch::data::make_data_loader");
+      "for stateful datasets, use LibTorch's torch::data::make_data_loader");
 }
 
 template <typename Dataset, typename Sampler>
@@ -129,9 +129,9 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     Sampler>::next(uint64_t iteration) {
   DDP_CHECK(
       iteration == iteration_,
-      "data loader: this iteration is over: another one began (a loop inside "
-      "the loop needs a loader of its own), an error ended it, or another "
-      "epoch or state was set");
+      "data loader: this iteration is over: another one began (an inner loop "
+      "needs a separate loader), an error ended it, or another epoch or state "
+      "was set");
   try {
     auto loaded = copies_.are_needed() ? take_copied() : take();
     detail::advance(
