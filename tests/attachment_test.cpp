@@ -75,16 +75,6 @@ TEST_CASE(
   }
 }
 
-RANKS_TEST("a parameter in two Reducers is refused by name", 2) {
-  auto net = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  REQUIRE_THROWS_WITH(
-      Reducer(net->left, group),
-      Has("the parameter weight belongs to another Reducer"));
-  net->forward(batch(group, 0, 4), true).sum().backward();
-  REQUIRE(equal_on_all(group, net->left->weight.grad()));
-}
-
 RANKS_TEST("a Reducer that failed may be replaced") {
   auto net = std::make_shared<UnevenNet>();
   Reducer reducer(net, group);

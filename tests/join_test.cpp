@@ -216,21 +216,6 @@ RANKS_TEST("a program's own collectives take part in a join", 4) {
   REQUIRE(equal_on_all(group, net->weight.detach()));
 }
 
-RANKS_TEST("sparse gradients of ranks without inputs are empty") {
-  torch::manual_seed(1);
-  torch::nn::Embedding words(torch::nn::EmbeddingOptions(5, 2).sparse(true));
-  Reducer reducer(words, group);
-  auto join = reducer.join();
-  for (int64_t i = 0; i < 1 + group.rank(); ++i) {
-    words->zero_grad();
-    words->forward(torch::tensor({i})).sum().backward();
-    const auto grad = words->weight.grad().to_dense();
-    const auto live = static_cast<float>(3 - i);
-    REQUIRE(grad.allclose(
-        torch::zeros({5, 2}).index_fill(0, torch::tensor({i}), live / 3)));
-  }
-}
-
 TEST_CASE("a group of one joins nobody") {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, ProcessGroup());

@@ -91,23 +91,4 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
   }
 }
 
-RANKS_TEST("a module on the stack is managed like any") {
-  struct Net : torch::nn::Module {
-    Linear layer{nullptr};
-    Net() : layer(register_module("layer", Linear(4, 1))) {
-      register_buffer("offset", torch::zeros({1}));
-    }
-  };
-  Net net;
-  net.named_buffers()["offset"].fill_(static_cast<double>(group.rank()));
-  Reducer reducer(net, group);
-  net.layer
-      ->forward(
-          torch::full({1, 4}, static_cast<double>(group.rank()), torch::kFloat))
-      .sum()
-      .backward();
-  REQUIRE(net.layer->weight.grad().equal(torch::ones({1, 4})));
-  REQUIRE(net.named_buffers()["offset"].item<double>() == 0);
-}
-
 } // namespace ddp::test::reducer_lifetime_test

@@ -52,26 +52,6 @@ RANKS_TEST("a net that gradients only pass through stays out of it") {
   }
 }
 
-RANKS_TEST("Reducers that take turns may share a communicator") {
-  auto a = torch::ones({3}, torch::requires_grad());
-  auto b = torch::ones({3}, torch::requires_grad());
-  const auto shared = ReducerOptions().share_communicator(true);
-  Reducer first({a}, group, shared);
-  Reducer second({b}, group, shared);
-  auto unused = torch::ones({3}, torch::requires_grad());
-  Reducer third(
-      {unused, torch::ones({1}, torch::requires_grad())}, group, shared);
-  for (int step = 0; step < 3; ++step) {
-    a.mutable_grad().reset();
-    b.mutable_grad().reset();
-    (a * group.rank()).sum().backward();
-    (b * group.rank() * 2).sum().backward();
-    (unused * group.rank()).sum().backward();
-    REQUIRE(a.grad().eq(1).all().item<bool>());
-    REQUIRE(b.grad().eq(2).all().item<bool>());
-  }
-}
-
 /// A loss that reaches two nets in an order that differs between ranks.
 torch::Tensor joint_loss(
     const ProcessGroup& group,

@@ -111,26 +111,6 @@ RANKS_TEST("a step in backward where ranks use different parameters") {
   }
 }
 
-RANKS_TEST("under no_sync nothing is stepped") {
-  const auto make = makers().front();
-  Run<UnevenNet> inside(group, make, true);
-  Run<UnevenNet> after(group, make, false);
-  for (int64_t step = 0; step < 3; ++step) {
-    for (auto* run : {&inside, &after}) {
-      run->optimizer->zero_grad();
-      const auto before = run->net->last->weight.detach().clone();
-      {
-        const auto guard = run->reducer.no_sync();
-        run->net->forward(batch(group, step, 7)).pow(2).mean().backward();
-      }
-      REQUIRE(run->net->last->weight.equal(before));
-      run->net->forward(batch(group, step + 9, 7)).pow(2).mean().backward();
-      run->step();
-    }
-    REQUIRE(inside.has_bits_of(after));
-  }
-}
-
 RANKS_TEST("a training that steps in backward resumes from its state") {
   for (const auto& make : makers()) {
     Run<UnevenNet> whole(group, make, true);
@@ -219,23 +199,6 @@ RANKS_TEST("a reduction that fails gives the optimizer its parameters back") {
   REQUIRE_THROWS_WITH(backward(), Has("no sum"));
   const auto& parameters = optimizer.param_groups()[0].params();
   REQUIRE(parameters.size() == net.parameters().size());
-}
-
-RANKS_TEST("the wrapper steps in backward") {
-  for (const auto& make : makers()) {
-    Run<UnevenNet> after(group, make, false);
-    DistributedDataParallel<UnevenNet> wrapped(
-        std::make_shared<UnevenNet>(), group);
-    copy_parameters(*after.net, *wrapped);
-    const auto optimizer = make(*wrapped);
-    wrapped->step_in_backward(*optimizer);
-    for (int64_t step = 0; step < 3; ++step) {
-      after.train(batch(group, step, 7));
-      optimizer->zero_grad();
-      wrapped->forward(batch(group, step, 7)).pow(2).mean().backward();
-      REQUIRE(same_parameters(*wrapped, *after.net));
-    }
-  }
 }
 
 TEST_CASE("an optimizer that cannot step in backward is refused") {
