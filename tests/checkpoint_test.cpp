@@ -17,14 +17,6 @@ struct Net : torch::nn::Module {
   torch::Tensor scale, steps;
 };
 
-// A net with a parameter of its own and a child that is called `module`.
-struct Tricky : torch::nn::Module {
-  Tricky() {
-    register_parameter("weight", torch::rand({2}));
-    register_module("module", torch::nn::Linear(2, 2));
-  }
-};
-
 StateDict copy_of(const torch::nn::Module& module) {
   StateDict copy;
   for (const auto& item : detail::named_state(module)) {
@@ -38,14 +30,6 @@ bool equal(const StateDict& a, const StateDict& b) {
       std::all_of(a.begin(), a.end(), [&](const auto& item) {
            return torch::equal(item.value(), b[item.key()]);
          });
-}
-
-StateDict prefixed(const StateDict& state, const std::string& prefix) {
-  StateDict result;
-  for (const auto& item : state) {
-    result.insert(prefix + item.key(), item.value());
-  }
-  return result;
 }
 
 // What loading says, empty if nothing.
@@ -67,23 +51,6 @@ FOLDER_TEST("A checkpoint brings a module back") {
   CHECK(torch::equal(weight, saved.conv->weight));
   CHECK(folder.names() == std::set<std::string>{"net.safetensors"});
   CHECK(read_safetensors(path).metadata.at("format") == "pt");
-}
-
-FOLDER_TEST("A checkpoint of Python's wrapper loads") {
-  const auto path = folder / "a.safetensors";
-  const Net net;
-  write_safetensors(path, prefixed(copy_of(net), "module.module."));
-  Net loaded;
-  load_checkpoint(path, loaded);
-  CHECK(equal(copy_of(loaded), copy_of(net)));
-
-  const Tricky tricky;
-  for (const std::string prefix : {"", "module.", "module.module."}) {
-    write_safetensors(path, prefixed(copy_of(tricky), prefix));
-    Tricky again;
-    load_checkpoint(path, again);
-    CHECK(equal(copy_of(again), copy_of(tricky)));
-  }
 }
 
 FOLDER_TEST("load_checkpoint lists all that does not fit") {

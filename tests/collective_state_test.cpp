@@ -240,7 +240,10 @@ RANKS_TEST(
   if (group.rank() == 1) {
     other.add("unknown", unknown);
   }
-  REQUIRE_THROWS_WITH(other.load(path, group), Has("no 'unknown'"));
+  REQUIRE_THROWS_WITH(
+      other.load(path, group),
+      Has("on rank 1 of 3: '" + path,
+          "load_state_dict: the state has no 'unknown'"));
   REQUIRE(is_at(1));
   REQUIRE(part.loads == 0);
 

@@ -175,18 +175,6 @@ FOLDER_TEST("pitfall: a file that several processes wrote") {
       "damaged-tensor", error_of([&] { load_checkpoint(own, *net); }));
 }
 
-RANKS_TEST("pitfall: three processes that write one file leave a whole one") {
-  const auto file = folder + "net.pt";
-  nn::Linear net(64, 64);
-  for (int i = 0; i < 20; ++i) { // without the group: each writes
-    save_checkpoint(file, *net);
-    load_checkpoint(file, *net); // another rank's, or its own
-  }
-  group.barrier();
-  save_checkpoint(file, *net, group); // with it: rank 0 does
-  load_checkpoint(file, *net, group);
-}
-
 FOLDER_TEST("pitfall: two jobs in one folder of checkpoints") {
   nn::Linear net(4, 2);
   TrainingState state;

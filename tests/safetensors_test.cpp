@@ -108,12 +108,6 @@ FOLDER_TEST("safetensors refuses what the format has not") {
   CHECK_THAT(
       refused("layer.w", torch::zeros(2, torch::kComplexDouble)),
       Has("layer.w", "ComplexDouble"));
-  CHECK_THAT(
-      refused(
-          "q", torch::quantize_per_tensor(torch::ones(2), 1, 0, torch::kQInt8)),
-      Has("'q' has dtype QInt8"));
-  CHECK_THAT(
-      refused("s", torch::eye(3).to_sparse()), Has("'s' has layout Sparse"));
   CHECK_THAT(refused("u", {}), Has("'u' is undefined"));
   CHECK_THAT(refused("__metadata__", torch::ones(1)), Has("may be called"));
   CHECK_THAT(refused("\xff", torch::ones(1)), Has("UTF-8"));
