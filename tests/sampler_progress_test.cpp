@@ -47,46 +47,6 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
   }
 }
 
-TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
-  for (const size_t workers : {0, 1, 2, 4}) {
-    constexpr size_t kSize = 100;
-    DistributedSampler sampler(kSize, 2, 0, SamplerOptions().seed(3));
-    Indices all, seen;
-    {
-      auto whole = sampler;
-      whole.reset();
-      all = drain(whole);
-    }
-    std::optional<State> state;
-    {
-      auto loader = torch_loader(kSize, sampler, 4, workers);
-      int step = 0;
-      for (auto& batch : *loader) {
-        if (step < 5) {
-          seen.insert(seen.end(), batch.begin(), batch.end());
-          sampler.advance(batch.size());
-        }
-        if (++step == 5) {
-          state = sampler.state_dict();
-        }
-      }
-    }
-    REQUIRE(state->find("samples_done")->item<int64_t>() == 40);
-    DistributedSampler resumed(kSize, 2, 0, SamplerOptions().seed(3));
-    resumed.load_state_dict(*state);
-    resumed.set_epoch(resumed.epoch()); // as the loop does
-    auto loader = torch_loader(kSize, resumed, 4, workers);
-    REQUIRE(resumed.size() == 30);
-    const auto rest = drain_loader(*loader);
-    seen.insert(seen.end(), rest.begin(), rest.end());
-    INFO(workers << " workers");
-    REQUIRE(seen == all);
-    // The next epoch is a whole one.
-    resumed.set_epoch(1);
-    REQUIRE(drain_loader(*loader).size() == 50);
-  }
-}
-
 /// Both epochs' samples of all ranks from LibTorch's loader, whose workers may
 /// give batches out of order.
 template <typename MakeSampler>

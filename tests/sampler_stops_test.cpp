@@ -10,6 +10,7 @@ std::vector<Indices> batches_after(
     DistributedSampler sampler,
     const State& state) {
   sampler.load_state_dict(state);
+  sampler.set_epoch(sampler.epoch()); // as a loop does
   std::vector<Indices> batches;
   const auto loader = torch_loader(1000, sampler, 4, 2);
   for (auto& batch : *loader) {

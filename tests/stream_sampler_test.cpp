@@ -5,15 +5,8 @@ namespace ddp::test::stream_sampler_test {
 
 using torch::data::DataLoaderOptions;
 
-/// A stream that nobody knows the length of; its samples are their indices.
-struct Stream : torch::data::datasets::Dataset<Stream, size_t> {
-  size_t get(size_t index) override {
-    return index;
-  }
-  std::optional<size_t> size() const override {
-    return std::nullopt;
-  }
-};
+/// A stream that nobody knows the length of.
+const Numbers kStream(std::nullopt);
 
 StreamSamplerOptions epochs_of(size_t size) {
   return StreamSamplerOptions().epoch_size(size);
@@ -40,7 +33,7 @@ TEST_CASE("a stream's epochs follow one another, and nothing comes twice") {
         StreamSampler sampler(world, rank, epochs_of(kEpoch));
         REQUIRE(sampler.size() == kEpoch / static_cast<size_t>(world));
         const auto loader =
-            torch::data::make_data_loader(Stream(), sampler, options);
+            torch::data::make_data_loader(kStream, sampler, options);
         for (int64_t epoch = 0; epoch < 3; ++epoch) {
           sampler.set_epoch(epoch);
           const auto part = drain_loader(*loader);
@@ -77,7 +70,7 @@ TEST_CASE("an endless stream is dealt to the ranks for as long as they ask") {
       StreamSampler sampler(3, rank);
       REQUIRE(sampler.size() > size_t(1) << 60);
       const auto loader =
-          torch::data::make_data_loader(Stream(), sampler, options);
+          torch::data::make_data_loader(kStream, sampler, options);
       size_t step = 0;
       for (auto& batch : *loader) {
         all.insert(all.end(), batch.begin(), batch.end());

@@ -9,14 +9,14 @@ using State = torch::OrderedDict<std::string, at::Tensor>;
 
 /// A dataset whose samples are their own indices.
 struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
-  explicit Numbers(size_t count) : count_(count) {}
+  explicit Numbers(std::optional<size_t> count) : count_(count) {}
   size_t get(size_t index) override {
     return index;
   }
   std::optional<size_t> size() const override {
     return count_;
   }
-  size_t count_;
+  std::optional<size_t> count_;
 };
 
 /// LibTorch's loader of so many numbers.
