@@ -100,6 +100,8 @@ void check_all_to_all(const BackendPtr& backend) {
   REQUIRE(same(output, torch::cat(expected)));
 }
 
+} // namespace
+
 void check_any_dtype(const BackendPtr& backend) {
   const int64_t rank = backend->getRank();
   const int64_t size = backend->getSize();
@@ -138,8 +140,6 @@ void check_any_dtype(const BackendPtr& backend) {
   backend->allreduce(images)->wait();
   REQUIRE(images[0].eq(sum - double(size)).all().item<bool>());
 }
-
-} // namespace
 
 void check_movement(const BackendPtr& backend) {
   check_lists(backend);

@@ -11,6 +11,9 @@ namespace ddp::test {
 /// dtype.
 void check_movement(const BackendPtr& backend);
 
+/// Of these, broadcasts and all-gathers of any dtype, and what is in place.
+void check_any_dtype(const BackendPtr& backend);
+
 /// On two ranks or more: messages that match by rank and tag.
 void check_tagged_messages(const BackendPtr& backend);
 
