@@ -2,6 +2,7 @@
 
 #include <ddp/ddp.h>
 #include <tests/support/ivalue_text.h>
+#include <tests/support/optimizers.h>
 
 namespace ddp::test::optimizer_state_test {
 
@@ -31,9 +32,7 @@ struct Run {
   }
 };
 
-using Make = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
-
-Run start(const Make& make) {
+Run start(const MakeOptimizer& make) {
   torch::manual_seed(1);
   Run run;
   for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 2}, {}, {4}}) {
@@ -45,7 +44,7 @@ Run start(const Make& make) {
 
 /// The optimizer that continues from a copy of the parameters, and of the state
 /// unless it forgets that.
-Run go_on(const Make& make, const Run& from, bool forgets = false) {
+Run go_on(const MakeOptimizer& make, const Run& from, bool forgets = false) {
   auto run = start(make);
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < run.parameters.size(); ++i) {
@@ -58,16 +57,9 @@ Run go_on(const Make& make, const Run& from, bool forgets = false) {
   return run;
 }
 
-template <typename O, typename Options>
-Make maker(Options options) {
-  return [options](std::vector<at::Tensor> parameters) {
-    return std::make_unique<O>(std::move(parameters), options);
-  };
-}
-
-const std::vector<std::pair<std::string, Make>>& makers() {
+const std::vector<std::pair<std::string, MakeOptimizer>>& makers() {
   using namespace torch::optim;
-  static const std::vector<std::pair<std::string, Make>> all = {
+  static const std::vector<std::pair<std::string, MakeOptimizer>> all = {
       {"SGD", maker<SGD>(SGDOptions(0.1))},
       {"SGD with momentum",
        maker<SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true))},
@@ -78,7 +70,10 @@ const std::vector<std::pair<std::string, Make>>& makers() {
       {"RMSprop, centered",
        maker<RMSprop>(RMSpropOptions(0.1).momentum(0.9).centered(true))},
       {"Adagrad", maker<Adagrad>(AdagradOptions(0.1).lr_decay(0.01))},
-      {"LBFGS", maker<LBFGS>(LBFGSOptions(0.1).max_iter(3))}};
+      {"LBFGS", maker<LBFGS>(LBFGSOptions(0.1).max_iter(3))},
+      {"FusedSGD", maker<FusedSGD>(SGDOptions(0.1).momentum(0.9))},
+      {"FusedAdam", maker<FusedAdam>(AdamOptions(0.1).amsgrad(true))},
+      {"FusedAdamW", maker<FusedAdamW>(AdamWOptions(0.1))}};
   return all;
 }
 
