@@ -32,20 +32,17 @@ struct MixedNet : LayeredNet {
 };
 
 GPU_TEST("gradients of each dtype on GPUs are the mean", 2) {
-  const auto net = net_on_gpu<MixedNet>(group);
-  const auto local = net_on_gpu<MixedNet>(group);
-  const Reducer reducer(net, group, shared());
+  const Twins<MixedNet> twins(group, shared());
   for (int step = 0; step < 4; ++step) {
     const auto input = input_of(group, step).to(group.device());
-    for (const auto& each : {net, local}) {
-      each->zero_grad();
-      each->forward(input).pow(2).sum().backward();
-    }
-    const auto expected = average(group, *local);
+    twins.reset();
+    twins.backward([&](auto& net) { return net.forward(input).pow(2).sum(); });
+    const auto expected = average(group, *twins.local);
     for (size_t i = 0; i < expected.size(); ++i) {
-      const auto& grad = net->parameters()[i].grad();
+      const auto parameter = twins.net->parameters()[i];
+      const auto& grad = parameter.grad();
       INFO("step " << step << ", parameter " << i);
-      REQUIRE(grad.scalar_type() == net->parameters()[i].scalar_type());
+      REQUIRE(grad.scalar_type() == parameter.scalar_type());
       // Halves of the smallest numbers of half precision are rounded.
       REQUIRE(
           (grad.scalar_type() == torch::kHalf
@@ -209,20 +206,18 @@ struct RareNet : UnevenNet {
 };
 
 GPU_TEST("parameters on GPUs that few ranks use are averaged for 30 steps") {
-  const auto net = net_on_gpu<RareNet>(group);
-  const auto local = net_on_gpu<RareNet>(group);
-  const Reducer reducer(net, group, shared());
+  const Twins<RareNet> twins(group, shared());
   for (int step = 0; step < 30; ++step) {
     const auto input = input_of(group, step).to(group.device());
     const bool is_rare = step % 3 == 2;
-    for (const auto& each : {net, local}) {
-      each->zero_grad();
-      each->loss(input, is_rare && group.rank() == 1).backward();
-    }
+    twins.reset();
+    twins.backward([&](RareNet& net) {
+      return net.loss(input, is_rare && group.rank() == 1);
+    });
     INFO("step " << step);
-    require_means(group, *net, *local);
-    REQUIRE(!net->never->weight.grad().defined());
-    REQUIRE(net->rare->weight.grad().defined() == is_rare);
+    twins.check();
+    REQUIRE(!twins.net->never->weight.grad().defined());
+    REQUIRE(twins.net->rare->weight.grad().defined() == is_rare);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ddp/reducer.h>
 #include <tests/support/failures.h>
 #include <tests/support/gpus.h>
+#include <tests/support/twins.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test::gpu_test {
@@ -12,28 +13,6 @@ void backward(UnevenNet& net, const at::Tensor& input) {
       .pow(2)
       .mean()
       .backward();
-}
-
-/// What averaging `net`'s gradients must give: those of a twin that nobody
-/// reduces.
-std::vector<at::Tensor> mean_gradients(
-    const UnevenNet& net,
-    const at::Tensor& input,
-    const ProcessGroup& group) {
-  UnevenNet twin;
-  twin.to(group.device());
-  copy_parameters(net, twin);
-  backward(twin, input);
-  std::vector<at::Tensor> means;
-  for (const auto& parameter : twin.parameters()) {
-    const double share = 1.0 / static_cast<double>(group.size());
-    auto sum = torch::zeros_like(parameter.grad());
-    for (const auto& gradient : group.all_gather(parameter.grad())) {
-      sum += gradient * share;
-    }
-    means.push_back(sum);
-  }
-  return means;
 }
 
 GPU_TEST("collectives over NCCL") {
@@ -84,17 +63,15 @@ GPU_TEST("over two GPUs gradients are the mean, bit for bit", 2) {
   // A sum of two is the same in any order.
   for (const bool keep : {false, true}) {
     for (const double cap : {25.0, 0.0001}) {
-      auto net = net_on_gpu(group);
-      Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(cap));
+      const Twins<UnevenNet> twins(group, ReducerOptions().bucket_cap_mb(cap));
       for (int step = 0; step < 4; ++step) {
-        net->zero_grad(/*set_to_none=*/!keep);
-        const auto input = input_of(group, step);
-        const auto expected = mean_gradients(*net, input, group);
-        backward(*net, input);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          INFO("step " << step << ", parameter " << i << ", cap " << cap);
-          REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
-        }
+        const auto input = input_of(group, step).to(group.device());
+        twins.net->zero_grad(/*set_to_none=*/!keep);
+        reset_gradients(*twins.local);
+        twins.backward(
+            [&](auto& net) { return net.forward(input).pow(2).mean(); });
+        INFO("step " << step << ", cap " << cap);
+        twins.check(0, 0);
       }
     }
   }

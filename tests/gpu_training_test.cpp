@@ -4,6 +4,7 @@
 #include <tests/support/gpus.h>
 #include <tests/support/hook_training.h>
 #include <tests/support/made_samples.h>
+#include <tests/support/optimizers.h>
 #include <tests/support/sharded.h>
 #include <tests/support/twins.h>
 
@@ -15,40 +16,13 @@ using torch::optim::Optimizer;
 using torch::optim::SGDOptions;
 
 using Tensors = std::vector<at::Tensor>;
-using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
-
-template <typename O, typename Options>
-Make maker(const Options& options) {
-  return [options](const Tensors& parameters) {
-    return std::make_unique<O>(parameters, options);
-  };
-}
-
-struct Kind {
-  std::string name;
-  Make fused;
-  Make plain;
-};
-
-std::vector<Kind> kinds() {
-  using namespace torch::optim;
-  const auto sgd = SGDOptions(0.1).momentum(0.9).weight_decay(0.01);
-  const auto nesterov = SGDOptions(0.1).momentum(0.9).nesterov(true);
-  const auto adam = AdamOptions(0.01).weight_decay(0.1).amsgrad(true);
-  const auto adamw = AdamWOptions(0.01).weight_decay(0.1);
-  return {
-      {"SGD", maker<FusedSGD>(sgd), maker<SGD>(sgd)},
-      {"Nesterov", maker<FusedSGD>(nesterov), maker<SGD>(nesterov)},
-      {"Adam", maker<FusedAdam>(adam), maker<torch::optim::Adam>(adam)},
-      {"AdamW", maker<FusedAdamW>(adamw), maker<torch::optim::AdamW>(adamw)}};
-}
 
 /// Parameters of several shapes whose gradients are known, and do not depend on
 /// them: rounding errors do not grow over steps.
 struct KnownGradients {
   KnownGradients(
       const ProcessGroup& its_group,
-      const Make& make,
+      const MakeOptimizer& make,
       bool in_backward)
       : group(its_group),
         parameters(hook_parameters(group.device())),
@@ -78,7 +52,7 @@ struct KnownGradients {
 };
 
 GPU_TEST("fused optimizers on GPUs compute what LibTorch's do", 2) {
-  for (const auto& kind : kinds()) {
+  for (const auto& kind : fused_kinds()) {
     const KnownGradients fused(group, kind.fused, false);
     const KnownGradients in_backward(group, kind.fused, true);
     const KnownGradients plain(group, kind.plain, false);
@@ -87,7 +61,7 @@ GPU_TEST("fused optimizers on GPUs compute what LibTorch's do", 2) {
     }
     const auto before = on_device(group.device(), hook_tensors(3));
     for (size_t i = 0; i < before.size(); ++i) {
-      INFO(kind.name << ", parameter " << i);
+      INFO(kind.python << ", parameter " << i);
       REQUIRE(fused.parameters[i].allclose(plain.parameters[i], 1e-5, 1e-6));
       REQUIRE(in_backward.parameters[i].equal(fused.parameters[i]));
       REQUIRE(!fused.parameters[i].allclose(before[i], 1e-3, 1e-3));
@@ -96,37 +70,33 @@ GPU_TEST("fused optimizers on GPUs compute what LibTorch's do", 2) {
 }
 
 GPU_TEST("gradients on GPUs are clipped by their norm over all buckets") {
-  const auto net = net_on_gpu(group);
-  const auto local = net_on_gpu(group);
-  Reducer reducer(net, group, shared().bucket_cap_mb(0.5));
+  Twins<UnevenNet> twins(group, shared().bucket_cap_mb(0.5));
   int step = 0;
   for (const double type : {2., 1., std::numeric_limits<double>::infinity()}) {
     for (const double max_norm : {1e-2, 1e6}) {
       const auto input = input_of(group, step++).to(group.device());
-      for (const auto& each : {net, local}) {
-        each->zero_grad();
-        each->forward(input).sum().backward();
-      }
+      twins.reset();
+      twins.backward([&](auto& net) { return net.forward(input).sum(); });
       Tensors expected;
-      for (const auto& mean : average(group, *local)) {
+      for (const auto& mean : average(group, *twins.local)) {
         expected.push_back(torch::zeros_like(mean, torch::kDouble));
         expected.back().mutable_grad() = mean.to(torch::kDouble);
       }
       const auto norm =
           torch::nn::utils::clip_grad_norm_(expected, max_norm, type);
-      const auto own = reducer.clip_grad_norm(max_norm, type);
+      const auto own = twins.reducer.clip_grad_norm(max_norm, type);
       INFO("norm " << type << ", at most " << max_norm);
       REQUIRE(own.device() == group.device());
       REQUIRE(std::abs(own.item<double>() / norm - 1) < 1e-5);
       for (size_t i = 0; i < expected.size(); ++i) {
         const auto& mean = expected[i].grad();
         const auto largest = mean.abs().max().item<double>();
-        const auto ours = net->parameters()[i].grad().to(torch::kDouble);
+        const auto ours = twins.net->parameters()[i].grad().to(torch::kDouble);
         REQUIRE(ours.allclose(mean, 1e-4, 1e-5 * largest));
       }
     }
   }
-  REQUIRE(reducer.buckets().size() > 1);
+  REQUIRE(twins.reducer.buckets().size() > 1);
 }
 
 GPU_TEST("an overflow on one GPU makes all ranks skip the step") {
@@ -153,34 +123,28 @@ GPU_TEST("an overflow on one GPU makes all ranks skip the step") {
 }
 
 GPU_TEST("gradients of autocast on GPUs are the mean, without the scale", 2) {
-  const auto net = net_on_gpu(group);
-  const auto local = net_on_gpu(group);
-  const Reducer reducer(net, group, shared());
-  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  const Twins<UnevenNet> twins(group, shared());
+  torch::optim::SGD optimizer(twins.net->parameters(), 0.1);
   GradScaler scaler(GradScalerOptions().init_scale(1024));
   for (int step = 0; step < 4; ++step) {
     const auto input = input_of(group, step).to(group.device());
-    for (const auto& each : {net, local}) {
-      each->zero_grad();
-      torch::Tensor loss;
-      {
-        const AutocastGuard autocast(group.device().type(), torch::kHalf);
-        const auto output = each->forward(input);
-        REQUIRE(output.scalar_type() == torch::kHalf);
-        loss = output.to(torch::kFloat).pow(2).mean();
-      }
-      scaler.scale(loss).backward();
-    }
+    twins.reset();
+    twins.backward([&](UnevenNet& net) {
+      const AutocastGuard autocast(group.device().type(), torch::kHalf);
+      const auto output = net.forward(input);
+      REQUIRE(output.scalar_type() == torch::kHalf);
+      return scaler.scale(output.to(torch::kFloat).pow(2).mean());
+    });
     scaler.unscale_(optimizer);
-    const auto means = average(group, *local);
+    const auto means = average(group, *twins.local);
     for (size_t i = 0; i < means.size(); ++i) {
+      const auto grad = twins.net->parameters()[i].grad();
       INFO("step " << step << ", parameter " << i);
-      REQUIRE(
-          net->parameters()[i].grad().allclose(means[i] / 1024, 1e-5, 1e-8));
+      REQUIRE(grad.allclose(means[i] / 1024, 1e-5, 1e-8));
     }
     REQUIRE(scaler.step(optimizer));
     scaler.update();
-    copy_parameters(*net, *local);
+    copy_parameters(*twins.net, *twins.local);
   }
 }
 

@@ -3,8 +3,8 @@
 
 #include <ATen/autocast_mode.h>
 #include <ddp/ddp.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 namespace ddp::test::mixed_precision_test {
 
@@ -70,28 +70,19 @@ TEST_CASE("an autocast guard does not keep a weight from before the step") {
 }
 
 RANKS_TEST("a Reducer averages single precision under autocast") {
-  torch::manual_seed(1);
-  auto net = std::make_shared<UnevenNet>();
-  auto local = std::make_shared<UnevenNet>();
-  copy_parameters(*net, *local);
-  Reducer reducer(net, group);
+  const Twins<UnevenNet> twins(group);
   for (int step = 0; step < 3; ++step) {
     const auto input = batch(group, step, 7);
-    for (const auto& each : {net, local}) {
-      reset_gradients(*each);
-      torch::Tensor loss;
-      {
-        const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
-        loss = each->forward(input).sum();
-      }
+    twins.reset();
+    twins.backward([&](UnevenNet& net) {
+      const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+      const auto loss = net.forward(input).sum();
       REQUIRE(loss.scalar_type() == torch::kBFloat16);
-      loss.backward();
-    }
-    const auto expected = average(group, *local);
-    const auto parameters = net->parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      REQUIRE(parameters[i].grad().scalar_type() == torch::kFloat);
-      REQUIRE(nearly_equal(parameters[i].grad(), expected[i]));
+      return loss;
+    });
+    twins.check();
+    for (const auto& parameter : twins.net->parameters()) {
+      REQUIRE(parameter.grad().scalar_type() == torch::kFloat);
     }
   }
 }

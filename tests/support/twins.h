@@ -36,7 +36,8 @@ inline std::vector<ReducerOptions> all_modes() {
       ReducerOptions().gradient_as_bucket_view(true)};
 }
 
-/// A net with a Reducer, and one of the same values that has none.
+/// A net with a Reducer, and one of the same values that has none, on the
+/// group's device.
 template <typename Net>
 struct Twins {
   explicit Twins(
@@ -62,9 +63,15 @@ struct Twins {
     require_means(group, *net, *local, relative, absolute);
   }
 
+  std::shared_ptr<Net> make_net() const {
+    auto made = std::make_shared<Net>();
+    made->to(group.device());
+    return made;
+  }
+
   ProcessGroup group;
-  std::shared_ptr<Net> net = std::make_shared<Net>();
-  std::shared_ptr<Net> local = std::make_shared<Net>();
+  std::shared_ptr<Net> net = make_net();
+  std::shared_ptr<Net> local = make_net();
   Reducer reducer;
 };
 
