@@ -88,8 +88,7 @@ std::unique_ptr<TemporaryFolder> run_all(
     const std::function<void()>& body) {
   std::unique_ptr<TemporaryFolder> folder;
   for (const auto& outcome : run(commands_in(folder, body), seconds(30))) {
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == exit_code);
+    output_of(outcome, exit_code);
   }
   return folder;
 }
@@ -119,8 +118,8 @@ json report_of_crash(
   });
   const auto outcomes = run(commands, seconds(30));
   for (int r = 0; r < 3; ++r) {
-    INFO("rank " << r << ":\n" << outcomes.at(r).output);
-    REQUIRE(outcomes[r].exit_code == (r == 1 ? exit_code : 0));
+    INFO("rank " << r);
+    output_of(outcomes.at(r), r == 1 ? exit_code : 0);
   }
   REQUIRE(folder->names() == std::set<std::string>{"1"});
   if (use) {
@@ -252,9 +251,10 @@ TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
   std::vector<Process> processes(commands.begin(), commands.end());
   REQUIRE(processes.at(1).wait_for("waiting", seconds(30)));
   processes[1].signal(SIGABRT);
-  REQUIRE(processes[1].finish(seconds(30)).exit_code == 128 + SIGABRT);
-  REQUIRE(processes[0].finish(seconds(30)).exit_code == 0);
-  REQUIRE(processes[2].finish(seconds(30)).exit_code == 0);
+  const auto outcomes = finish(processes, seconds(30));
+  for (int r = 0; r < 3; ++r) {
+    output_of(outcomes[r], r == 1 ? 128 + SIGABRT : 0);
+  }
   const auto report = report_of(*folder, 1);
   REQUIRE(
       report.at("message") ==
@@ -301,9 +301,7 @@ TEST_CASE("a wait for ranks that do not come is a consequence") {
     const auto brief = ProcessGroupOptions().timeout(seconds(2));
     std::thread([&] { (void)init_process_group(brief); }).join();
   });
-  const auto outcome = run(commands.at(1), seconds(30));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 128 + SIGABRT);
+  output_of(run(commands.at(1), seconds(30)), 128 + SIGABRT);
   REQUIRE(detail(report_of(*folder, 1), "consequence") == "true");
 }
 

@@ -1,6 +1,6 @@
 // Python goes on with what C++ trained, and the other way round.
-#include <tests/support/free_port.h>
 #include <tests/support/launched.h>
+#include <tests/support/ranks.h>
 
 namespace ddp::test::cross_language_test {
 
@@ -17,19 +17,11 @@ std::string run_python(
     const std::string& folder,
     const std::string& phase,
     int world = kWorld) {
-  const auto port = std::to_string(free_port());
+  const auto script = parity_program("language_trainer.py");
   std::vector<Command> commands;
-  for (int rank = 0; rank < world; ++rank) {
+  for (const auto& environment : environments_of_ranks(world)) {
     commands.push_back(
-        {{variable("DDP_PYTHON"),
-          parity_program("language_trainer.py"),
-          folder,
-          phase},
-         {{"OMP_NUM_THREADS", "1"},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", port},
-          {"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(world)}}});
+        {{variable("DDP_PYTHON"), script, folder, phase}, environment});
   }
   const auto outcomes = run(commands, kLong);
   for (const auto& outcome : outcomes) {

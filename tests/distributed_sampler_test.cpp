@@ -1,6 +1,6 @@
 #include <ddp/samplers/distributed_sampler.h>
+#include <tests/support/failures.h>
 #include <tests/support/launched.h>
-#include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
 #include <tests/support/values.h>
 
@@ -256,18 +256,7 @@ RANKS_TEST("a sampler may be made when the rank with the store has ended") {
   if (group.rank() == 0) {
     return;
   }
-  const auto store = group.store();
-  const auto has_ended = [&] {
-    try {
-      store->check({"any"});
-      return false;
-    } catch (const std::exception&) {
-      return true;
-    }
-  };
-  while (!has_ended()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  await_end_of_store(group);
   DistributedSampler sampler(100, group);
   sampler.reset();
   REQUIRE(sampler.next(1).has_value());

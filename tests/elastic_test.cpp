@@ -24,15 +24,6 @@ void wake(std::atomic<uint32_t>& futex) {
   syscall(SYS_futex, &futex, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-template <typename Condition>
-void wait_until(Condition&& condition) {
-  const auto start = Clock::now();
-  while (!condition()) {
-    REQUIRE(seconds_since(start) < 60);
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-}
-
 /// Ranks of which some come later, and where they meet.
 class Job {
  public:
@@ -66,14 +57,15 @@ class Job {
 
   void ask(const std::vector<size_t>& members) {
     for (const auto each : members) {
-      wait_until([&] { return page(each).elastic == 1; });
+      REQUIRE(becomes_true([&] { return page(each).elastic == 1; }, kLong));
       ++page(each).asked;
       wake(page(each).asked);
     }
   }
   void wait_for_pause(const std::vector<size_t>& members) {
     for (const auto each : members) {
-      wait_until([&] { return page(each).paused == page(each).asked; });
+      const auto& own = page(each);
+      REQUIRE(becomes_true([&] { return own.paused == own.asked; }, kLong));
     }
     port_ = free_port();
   }

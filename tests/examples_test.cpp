@@ -10,10 +10,7 @@ Command infer(int ranks, const Words& arguments = {}) {
 }
 
 std::string error_of(const Command& command) {
-  const auto outcome = run(command, kLong);
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 1);
-  return outcome.output;
+  return output_of(run(command, kLong), 1);
 }
 
 TEST_CASE("a batch of 3 is split over processes and its result joined") {
@@ -117,10 +114,9 @@ FOLDER_TEST("one checkpoint has both nets and both optimizers") {
 FOLDER_TEST("a run that is over says so, and a batch has to be divided") {
   train(2, folder / "run", 20);
   CHECK_THAT(output_of(gan(2, folder / "run", 20)), Has("nothing left to do"));
-  const auto small = run(gan(3, folder / "other", 20, "2"), kLong);
-  CHECK(small.exit_code == 1);
   CHECK_THAT(
-      small.output, Has("a batch of 2 points cannot be divided by 3 ranks"));
+      error_of(gan(3, folder / "other", 20, "2")),
+      Has("a batch of 2 points cannot be divided by 3 ranks"));
 }
 
 // examples/model_parallel.cpp with several numbers of processes.
@@ -152,7 +148,7 @@ TEST_CASE("a net in two parts is trained by several processes as by one") {
 
 TEST_CASE("an option that does not fit is said") {
   CHECK_THAT(
-      run(train(3, "none", {"--batch-size=8"}), kLong).output,
+      error_of(train(3, "none", {"--batch-size=8"})),
       Has("error: a batch of 8 cannot be shared by 3 processes evenly"));
 }
 
@@ -186,10 +182,8 @@ std::string stop(const Command& command, int signal, int exit_code) {
   Process process(command);
   REQUIRE(process.wait_for("epoch 2", kLong));
   process.signal(signal);
-  const auto outcome = process.finish(kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == exit_code);
-  const auto step = after(outcome.output, "stopped at step ");
+  const auto output = output_of(process.finish(kLong), exit_code);
+  const auto step = after(output, "stopped at step ");
   REQUIRE(step != "");
   return step;
 }
@@ -231,11 +225,9 @@ FOLDER_TEST("the example of sharded files names a file that is damaged") {
   const auto path = data + "/000001.shard";
   const auto text = read_text(path);
   write_text(path, text.substr(0, text.size() - 1));
-  const auto outcome =
-      run(example(3, "sharded_files", {"--data", data}), kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code != 0);
-  REQUIRE_THAT(outcome.output, Has("000001.shard' is damaged or incomplete"));
+  REQUIRE_THAT(
+      refusal_of(run(example(3, "sharded_files", {"--data", data}), kLong)),
+      Has("000001.shard' is damaged or incomplete"));
 }
 
 // examples/minimal: how little changes, and that it trains alike.
@@ -268,15 +260,11 @@ std::vector<double> train_after(
 
 TEST_CASE("a trainer becomes one of several by less than ten lines") {
   const auto folder = variable("DDP_SOURCE") + "/examples/minimal";
-  const auto outcome = run(
-      Command{
-          {"diff", folder + "/minimal_before.cpp", folder + "/minimal.cpp"},
-          {}},
-      kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 1); // they differ
-  const auto added = matches(outcome.output, "(^|\n)> ").size();
-  const auto removed = matches(outcome.output, "(^|\n)< ").size();
+  const Command diff{
+      {"diff", folder + "/minimal_before.cpp", folder + "/minimal.cpp"}, {}};
+  const auto output = output_of(run(diff, kLong), 1); // they differ
+  const auto added = matches(output, "(^|\n)> ").size();
+  const auto removed = matches(output, "(^|\n)< ").size();
   CHECK(added > 0);
   CHECK(added + removed < 10);
 }

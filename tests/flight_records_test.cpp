@@ -126,11 +126,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
   }
   const auto all = std::set<std::string>{
       "rank_0.json", "rank_1.json", "rank_2.json", "rank_3.json"};
-  const auto deadline = std::chrono::steady_clock::now() + seconds(30);
-  while (folder.names() != all) {
-    REQUIRE(std::chrono::steady_clock::now() < deadline);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  REQUIRE(becomes_true([&] { return folder.names() == all; }));
   REQUIRE_THAT(
       report_of(0, {folder.path()}),
       Has("rank 3 of 4 on ",

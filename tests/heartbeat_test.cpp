@@ -28,18 +28,6 @@ std::string activity_of(const Page& page) {
   }
 }
 
-template <typename Condition>
-bool becomes_true(Condition&& condition) {
-  const auto start = Clock::now();
-  while (!condition()) {
-    if (seconds_since(start) > 30) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
 sigset_t release_signal() {
   sigset_t signals;
   sigemptyset(&signals);

@@ -1,22 +1,25 @@
 // The same program under every way to start it.
 
-#include <tests/support/catch.h>
 #include <tests/support/free_port.h>
-#include <tests/support/skip.h>
+#include <tests/support/launched.h>
+#include <tests/support/ranks.h>
 
 namespace ddp::test::launch_test {
 
 constexpr auto kLong = std::chrono::seconds(180);
 constexpr const char* kData = "/usr/share/datasets/fashion-mnist";
 
-std::vector<std::string> operator+(
-    std::vector<std::string> list,
-    const std::vector<std::string>& more) {
+Words operator+(Words list, const Words& more) {
   list.insert(list.end(), more.begin(), more.end());
   return list;
 }
 
-std::vector<std::string> program(const TemporaryFolder& folder) {
+Words torchrun() {
+  const std::filesystem::path python = python_with_torch();
+  return {python.parent_path() / "torchrun", "--no-python"};
+}
+
+Words program(const TemporaryFolder& folder) {
   return {
       variable("DDP_EXAMPLES") + "/fashion_mnist",
       "--epochs",
@@ -43,21 +46,15 @@ std::string hash(const Outcome& outcome) {
   return output.substr(at + 5, 16);
 }
 
-std::string trained_by(const std::vector<std::string>& launcher) {
+std::string trained_by(const Words& launcher) {
   const TemporaryFolder folder;
   return hash(run(Command{launcher + program(folder), kPlain}, kLong));
 }
 
 std::vector<Outcome> by_hand(int size) {
   const TemporaryFolder folder;
-  const auto port = std::to_string(free_port());
   std::vector<Command> commands;
-  for (int rank = 0; rank < size; ++rank) {
-    auto environment = kPlain;
-    environment["RANK"] = std::to_string(rank);
-    environment["WORLD_SIZE"] = std::to_string(size);
-    environment["MASTER_ADDR"] = "127.0.0.1";
-    environment["MASTER_PORT"] = port;
+  for (const auto& environment : environments_of_ranks(size, kPlain)) {
     commands.push_back({program(folder), environment});
   }
   return run(commands, kLong);
@@ -74,20 +71,10 @@ TEST_CASE("ddprun and plain variables give the same training") {
 
 TEST_CASE("ddprun and torchrun give the same training") {
   need_data();
-  const auto torchrun =
-      std::filesystem::path(python_with_torch()).parent_path() / "torchrun";
-  const auto expected =
-      trained_by({variable("DDPRUN"), "--nproc-per-node", "3"});
-  REQUIRE(
-      trained_by({torchrun.string(), "--no-python", "--nproc-per-node", "3"}) ==
-      expected);
-  REQUIRE(
-      trained_by(
-          {torchrun.string(),
-           "--standalone",
-           "--no-python",
-           "--nproc-per-node",
-           "3"}) == expected);
+  const Words three{"--nproc-per-node", "3"};
+  const auto expected = trained_by(torchrun() + three);
+  REQUIRE(trained_by(Words{variable("DDPRUN")} + three) == expected);
+  REQUIRE(trained_by(torchrun() + Words{"--standalone"} + three) == expected);
 }
 
 TEST_CASE("alone, the same program is a group of one") {
@@ -100,34 +87,23 @@ TEST_CASE("alone, the same program is a group of one") {
 TEST_CASE("torchrun's restart starts a clean attempt") {
   // torchrun keeps one store for all attempts; most of its restarts of gloo
   // programs fail on the keys of the attempt before.
-  const auto torchrun =
-      std::filesystem::path(python_with_torch()).parent_path() / "torchrun";
   const auto port = std::to_string(free_port());
   for (const auto& standalone :
        {std::string("--standalone"), "--master-port=" + port}) {
-    const auto outcome = run(
-        Command{
-            {torchrun.string(),
-             standalone,
-             "--no-python",
-             "--max-restarts=2",
-             "--nproc-per-node=3",
-             test::program("failing_attempts")},
-            kPlain},
-        kLong);
-    REQUIRE_THAT(output_of(outcome), Has("attempt 2: sum 3"));
+    const Words program{
+        "--max-restarts=2",
+        "--nproc-per-node=3",
+        test::program("failing_attempts")};
+    const Command command{torchrun() + Words{standalone} + program, kPlain};
+    REQUIRE_THAT(output_of(command, kLong), Has("attempt 2: sum 3"));
   }
 }
 
 FOLDER_TEST("an unlucky start of the example is one clear line") {
-  const auto outcome = run(
-      Command{
-          program(folder) + std::vector<std::string>{"--data", "/no/where"},
-          kPlain},
-      kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 1);
-  REQUIRE_THAT(outcome.output, Has("apt-get install dataset-fashion-mnist"));
+  const Command command{program(folder) + Words{"--data", "/no/where"}, kPlain};
+  REQUIRE_THAT(
+      output_of(run(command, kLong), 1),
+      Has("apt-get install dataset-fashion-mnist"));
 }
 
 } // namespace ddp::test::launch_test

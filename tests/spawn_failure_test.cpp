@@ -1,5 +1,6 @@
 // ddp::spawn where workers fail, or the program is ended.
-#include <tests/support/mpirun.h>
+#include <tests/support/failures.h>
+#include <tests/support/launched.h>
 
 #include <common/file_descriptor.h>
 
@@ -23,14 +24,13 @@ Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
 std::string error_of(const Texts& arguments) {
   const TemporaryFolder folder;
   const auto outcome = run(spawned(arguments, folder.path()), kLong);
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 1);
+  const auto output = output_of(outcome, 1);
   CHECK(folder.names().empty());
   CHECK(outcome.seconds.count() < 50); // no wait has run into a timeout
-  const auto begin = outcome.output.find("error: ");
+  const auto begin = output.find("error: ");
   REQUIRE(begin != std::string::npos);
   const std::regex pid("\\(pid [0-9]+\\)");
-  return std::regex_replace(outcome.output.substr(begin), pid, "(pid)");
+  return std::regex_replace(output.substr(begin), pid, "(pid)");
 }
 
 /// Waits for a program's workers, and returns their processes.
@@ -62,13 +62,8 @@ bool has_ended(pid_t pid) {
 }
 
 void check_ended(const std::vector<pid_t>& pids) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (const auto pid : pids) {
-    while (!has_ended(pid) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::yield();
-    }
-    CHECK(has_ended(pid));
+    CHECK(becomes_true([&] { return has_ended(pid); }));
   }
 }
 
@@ -126,11 +121,9 @@ TEST_CASE("spawn throws where a worker cannot be started") {
   command.arguments.insert(
       command.arguments.begin(),
       {"bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""});
-  const auto outcome = run(command, kLong);
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 1);
   CHECK_THAT(
-      outcome.output, Has("error: spawn: cannot ", ": Too many open files\n"));
+      output_of(run(command, kLong), 1),
+      Has("error: spawn: cannot ", ": Too many open files\n"));
 }
 
 TEST_CASE("workers that do not end when asked to are killed") {
@@ -140,20 +133,9 @@ TEST_CASE("workers that do not end when asked to are killed") {
 }
 
 TEST_CASE("one of several processes cannot spawn") {
-  const auto outcome = run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           "2",
-           program("spawned"),
-           "2",
-           "sum"},
-          {{"DDP_DEVICE", "cpu"}}},
-      kLong);
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 1);
   CHECK_THAT(
-      outcome.output,
+      output_of(
+          run(with_ddprun(2, {program("spawned"), "2", "sum"}), kLong), 1),
       Has("and WORLD_SIZE=2 this is one of several processes already, and each "
           "would start workers of its own: start the program by itself, "
           "without ddprun, torchrun or these variables, or have it call its "
@@ -172,10 +154,8 @@ TEST_CASE("a signal that ends the program is passed on to the workers") {
   Process process(spawned({"2", "asked"}));
   const auto workers = workers_of(process, 2);
   process.signal(SIGTERM);
-  const auto outcome = process.finish(kLong);
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 128 + SIGTERM);
-  CHECK_THAT(outcome.output, Has("saved\nsaved\n"));
+  CHECK_THAT(
+      output_of(process.finish(kLong), 128 + SIGTERM), Has("saved\nsaved\n"));
   check_ended(workers);
 }
 

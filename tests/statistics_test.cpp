@@ -1,3 +1,4 @@
+#include <tests/support/comm_hooks.h>
 #include <tests/support/launched.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -9,18 +10,6 @@ namespace ddp::test::statistics_test {
 // What a Reducer tells of itself, as the tests of Python's logging data ask.
 
 using Sizes = std::vector<int64_t>;
-
-/// One all-reduce, as the default is.
-struct OwnHook final : CommHook {
-  bool takes_scaled_gradients() const override {
-    return true;
-  }
-  c10::intrusive_ptr<c10::ivalue::Future> run(
-      const GradBucket& bucket,
-      const ProcessGroup& group) override {
-    return AllReduceHook().run(bucket, group);
-  }
-};
 
 /// Whether times of this rank can be true: each is there, and what happens at
 /// the same time is no longer than what it is part of.
@@ -91,8 +80,9 @@ RANKS_TEST("statistics tell sizes, order, hook and what was unused") {
   Reducer reducer(
       net,
       group,
-      ReducerOptions().bucket_cap_mb(1e-6).comm_hook(
-          std::make_shared<OwnHook>()));
+      with_hook(custom([](const GradBucket& bucket, const ProcessGroup& own) {
+        return sum(bucket.buffer, own);
+      })).bucket_cap_mb(1e-6));
   const Sizes all{4 * (40 + 18 + 18 + 16)};
   REQUIRE(reducer.statistics().bucket_sizes == all);
   // Rank 0 goes right, the others left.
@@ -100,7 +90,7 @@ RANKS_TEST("statistics tell sizes, order, hook and what was unused") {
   const auto first = reducer.statistics();
   REQUIRE(first.num_parameter_tensors == 7);
   REQUIRE(first.total_parameter_size_bytes == all[0]);
-  REQUIRE(first.comm_hook.find("OwnHook") != std::string::npos);
+  REQUIRE(first.comm_hook.find("CustomHook") != std::string::npos);
   REQUIRE(first.has_rebuilt_buckets);
   REQUIRE(first.bucket_sizes == all);
   REQUIRE(first.num_buckets_reduced == 1);

@@ -1,3 +1,4 @@
+#include <tests/support/comm_hooks.h>
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
 
@@ -158,44 +159,25 @@ RANKS_TEST("a rank that leaves out nothing any more is told so") {
   meet_at_store(group, {"0", "1", "2"});
 }
 
-/// On the last rank the reduction ends after rank 0's process has.
-struct LateHook : CommHook {
-  bool takes_scaled_gradients() const override {
-    return true;
-  }
-  c10::intrusive_ptr<c10::ivalue::Future> run(
-      const GradBucket& bucket,
-      const ProcessGroup& group) override {
-    auto future = AllReduceHook().run(bucket, group);
-    store = group.store();
-    if (group.rank() == 2) {
-      future->wait();
-      REQUIRE_THROWS_AS(ask_forever(), c10::DistNetworkError);
-    }
-    return future;
-  }
-
- private:
-  [[noreturn]] void ask_forever() const {
-    while (true) {
-      store->check({"any"});
-    }
-  }
-
-  c10::intrusive_ptr<c10d::Store> store;
-};
-
 RANKS_TEST("rank 0 may end after its last backward, with the store") {
   auto used = torch::ones({3}, torch::requires_grad());
   auto unused = torch::ones({3}, torch::requires_grad());
+  const auto hook =
+      custom([](const GradBucket& bucket, const ProcessGroup& own) {
+        auto future = sum(bucket.buffer, own);
+        if (own.rank() == 2) {
+          future->wait();
+          await_end_of_store(own);
+        }
+        return future;
+      });
   Reducer reducer(
       {used, unused},
       group,
-      ReducerOptions()
-          .find_unused_parameters(true) // no message after the buckets
-          .comm_hook(std::make_shared<LateHook>()));
+      // No message after the buckets.
+      with_hook(hook).find_unused_parameters(true));
   (group.rank() == 0 ? used + unused : used).sum().backward();
-  REQUIRE(unused.grad().allclose(torch::full({3}, 1.0 / group.size())));
+  REQUIRE(unused.grad().equal(torch::ones({3})));
 }
 
 RANKS_TEST("finish_backward that comes late is refused on all ranks") {

@@ -31,10 +31,10 @@ inline void folder_test(
   body(folder);
 }
 
-/// The output of what has ended well.
-inline std::string output_of(const Outcome& outcome) {
+/// The output of what has ended well, or with this code.
+inline std::string output_of(const Outcome& outcome, int exit_code = 0) {
   INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(outcome.exit_code == exit_code);
   return outcome.output;
 }
 

@@ -19,6 +19,21 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// Whether the condition becomes true in time.
+template <typename Condition>
+bool becomes_true(
+    Condition&& condition,
+    std::chrono::seconds time = std::chrono::seconds(30)) {
+  const auto start = Clock::now();
+  while (!condition()) {
+    if (Clock::now() - start > time) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 inline void throw_boom() {
   throw std::runtime_error("boom in forward");
 }
@@ -40,6 +55,16 @@ std::string error_of(Function&& function) {
 inline std::string all_reduce_error(const ProcessGroup& group) {
   auto tensor = torch::ones({4});
   return error_of([&] { group.all_reduce(tensor); });
+}
+
+/// Returns when rank 0's process has ended, and the store with it.
+inline void await_end_of_store(const ProcessGroup& group) {
+  const auto ask_forever = [&] {
+    for (;;) {
+      group.store()->check({"any"});
+    }
+  };
+  REQUIRE_THROWS_AS(ask_forever(), c10::DistNetworkError);
 }
 
 /// Returns when all of `those`, of whom rank 0 is one, have called it. Over the

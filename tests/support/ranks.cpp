@@ -57,8 +57,6 @@ std::optional<Command> command_of_rank(
       {{"DDP_TEST_CALL", call}, {"TMPDIR", folder_of_ranks->path()}}};
 }
 
-namespace {
-
 std::vector<Environment> environments_of_ranks(
     int size,
     const Environment& more) {
@@ -78,6 +76,8 @@ std::vector<Environment> environments_of_ranks(
   }
   return environments;
 }
+
+namespace {
 
 /// Whether a fork of this process is as good as a new one, to which LibTorch's
 /// start is most of a short test's time: there are no threads that it would

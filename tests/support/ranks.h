@@ -93,6 +93,11 @@ void started_test(
     int size = 3,
     const RankOptions& rank_options = {});
 
+/// What a launcher would set for each rank, and more.
+std::vector<Environment> environments_of_ranks(
+    int size,
+    const Environment& more = {});
+
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
 /// them itself. In the test's first process; in a rank of this call `body` runs
 /// and the process ends, and in one of another there are none.
