@@ -6,26 +6,15 @@
 
 namespace ddp::test::distributed_data_parallel_test {
 
-struct NormNetImpl : LayeredNet {
-  torch::nn::Linear linear = add("linear", torch::nn::Linear(3, 4));
-  torch::nn::BatchNorm1d norm = add("norm", torch::nn::BatchNorm1d(4));
-
-  std::pair<torch::Tensor, int> forward(const torch::Tensor& x, int tag = 5) {
-    return {norm(linear(x)), tag};
-  }
-};
-TORCH_MODULE(NormNet);
-
 /// Each forward remembers the buffer that it met, and lets it drift apart.
 struct DriftNet : torch::nn::Module {
-  torch::Tensor weight, drift, met;
+  torch::Tensor weight = register_parameter("weight", torch::ones({2}));
+  torch::Tensor drift = register_buffer("drift", torch::zeros({2}));
+  torch::Tensor met;
   int64_t rank;
   bool fails = false;
 
-  explicit DriftNet(int64_t own_rank) : rank(own_rank) {
-    weight = register_parameter("weight", torch::ones({2}));
-    drift = register_buffer("drift", torch::zeros({2}));
-  }
+  explicit DriftNet(int64_t own_rank) : rank(own_rank) {}
   torch::Tensor forward(const torch::Tensor& x) {
     met = drift.clone();
     drift.add_(rank + 1);
@@ -114,10 +103,11 @@ std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
 
 TEST_CASE("names begin with module.") {
   const ProcessGroup alone;
-  DistributedDataParallel<NormNet> model(NormNet(), alone);
-  REQUIRE(model->named_parameters().contains("module.linear.weight"));
+  DistributedDataParallel<NormNet> model(
+      std::make_shared<NormNet>(3, 4, 2), alone);
+  REQUIRE(model->named_parameters().contains("module.first.weight"));
   REQUIRE(model->named_buffers().contains("module.norm.running_mean"));
-  REQUIRE(model->module()->named_parameters().contains("linear.weight"));
+  REQUIRE(model->module()->named_parameters().contains("first.weight"));
 }
 
 RANKS_TEST("buffers are broadcast before the forwards that Python chooses") {
@@ -127,10 +117,7 @@ RANKS_TEST("buffers are broadcast before the forwards that Python chooses") {
       meetings(group, BufferSync::kPython) ==
       std::vector<bool>{
           true, true, true, false, false, true, true, false, false, true});
-}
-
-RANKS_TEST(
-    "kTrainingForward broadcasts before those with gradients to follow") {
+  // Before those with gradients to follow.
   REQUIRE(
       meetings(group, BufferSync::kTrainingForward) ==
       std::vector<bool>{
@@ -138,10 +125,10 @@ RANKS_TEST(
 }
 
 RANKS_TEST("with kTrainingForward ranks may evaluate on their own") {
-  NormNet net;
+  const auto net = std::make_shared<NormNet>(3, 4, 2);
   DistributedDataParallel<NormNet> model(
       net, group, ReducerOptions().buffer_sync(BufferSync::kTrainingForward));
-  model->forward(mine(group)).first.sum().backward();
+  model->forward(mine(group)).sum().backward();
   if (group.rank() == 0) { // the others do not take part: it must not wait
     torch::NoGradGuard no_grad;
     model->forward(mine(group));
@@ -154,9 +141,9 @@ RANKS_TEST("with kTrainingForward ranks may evaluate on their own") {
 }
 
 RANKS_TEST("by default they may from the second forward without gradients on") {
-  NormNet net;
+  const auto net = std::make_shared<NormNet>(3, 4, 2);
   DistributedDataParallel<NormNet> model(net, group);
-  model->forward(mine(group)).first.sum().backward();
+  model->forward(mine(group)).sum().backward();
   torch::NoGradGuard no_grad;
   model->forward(mine(group));
   for (int64_t i = 0; i < group.rank(); ++i) {
@@ -260,13 +247,13 @@ RANKS_TEST("an argument on another device than the module is reported first") {
 }
 
 RANKS_TEST("two forwards with batch-norm may precede one backward") {
-  NormNet net;
+  const auto net = std::make_shared<NormNet>(3, 4, 2);
   DistributedDataParallel<NormNet> model(net, group);
   for (int step = 0; step < 2; ++step) {
-    const auto a = model->forward(mine(group)).first;
-    const auto b = model->forward(mine(group) + 1).first;
+    const auto a = model->forward(mine(group));
+    const auto b = model->forward(mine(group) + 1);
     (a.pow(2).sum() + b.pow(3).sum()).backward();
-    REQUIRE(equal_on_all(group, net->linear->weight.grad()));
+    REQUIRE(equal_on_all(group, net->first->weight.grad()));
   }
 }
 
@@ -289,7 +276,7 @@ RANKS_TEST("the wrapper leaves ignored buffers to each rank") {
 }
 
 RANKS_TEST("broadcast_buffers(false) leaves buffers to each rank") {
-  NormNet net;
+  const auto net = std::make_shared<NormNet>(3, 4, 2);
   DistributedDataParallel<NormNet> model(
       net, group, ReducerOptions().broadcast_buffers(false));
   model->forward(mine(group));

@@ -1,6 +1,7 @@
 #include <checkpoint/name_matching.h>
 #include <checkpoint/state_dict.h>
 #include <tests/support/catch.h>
+#include <tests/support/nets.h>
 
 namespace ddp::test::state_dict_test {
 
@@ -74,17 +75,13 @@ std::string wrappers(unsigned count) {
   return prefix;
 }
 
-struct Inner : torch::nn::Module {
-  Inner() {
-    late = register_module("late", torch::nn::Linear(2, 1));
-    scale = register_parameter("scale", torch::ones(2));
-    steps = register_buffer("steps", torch::zeros({}, torch::kLong));
-    register_buffer("none", torch::Tensor());
-    norm = register_module("norm", torch::nn::BatchNorm1d(2));
-  }
-  torch::nn::Linear late{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-  torch::Tensor scale, steps;
+struct Inner : LayeredNet {
+  torch::nn::Linear late = linear("late", 2, 1);
+  torch::Tensor scale = register_parameter("scale", torch::ones(2));
+  torch::Tensor steps =
+      register_buffer("steps", torch::zeros({}, torch::kLong));
+  torch::Tensor none = register_buffer("none", torch::Tensor());
+  torch::nn::BatchNorm1d norm = add("norm", torch::nn::BatchNorm1d(2));
 };
 
 struct Pair : torch::nn::Module {

@@ -1,3 +1,4 @@
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/ddp.h>
@@ -12,31 +13,28 @@ struct Tied : torch::nn::Module {
 };
 
 /// One of each kind of parameter.
-struct WordNet : torch::nn::Module {
+struct WordNet : LayeredNet {
+  torch::Tensor scale = register_parameter("scale", torch::ones({1}));
+  torch::nn::Embedding words = add("words", torch::nn::Embedding(300, 4));
+  torch::nn::Embedding rare = add(
+      "rare",
+      torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 4).sparse(true)));
+  torch::nn::Linear stem = linear("stem", 4, 4);
+  torch::nn::Sequential body =
+      add("body",
+          torch::nn::Sequential(torch::nn::ReLU(), torch::nn::Linear(4, 4)));
+  torch::nn::Linear own = linear("own", 4, 4);
+  std::shared_ptr<Tied> tied =
+      register_module("tied", std::make_shared<Tied>(words->weight));
+
   WordNet() {
-    scale = register_parameter("scale", torch::ones({1}));
-    words = register_module("words", torch::nn::Embedding(300, 4));
-    rare = register_module(
-        "rare",
-        torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 4).sparse(true)));
-    stem = register_module("stem", torch::nn::Linear(4, 4));
     stem->bias.set_requires_grad(false);
-    body = register_module(
-        "body",
-        torch::nn::Sequential(torch::nn::ReLU(), torch::nn::Linear(4, 4)));
-    own = register_module("own", torch::nn::Linear(4, 4));
-    register_module("tied", std::make_shared<Tied>(words->weight));
   }
 
   torch::Tensor forward(torch::Tensor indices) {
     const auto x = words(indices) + rare(indices) * scale;
     return torch::matmul(own(body->forward(stem(x))), words->weight.t());
   }
-
-  torch::Tensor scale;
-  torch::nn::Embedding words{nullptr}, rare{nullptr};
-  torch::nn::Linear stem{nullptr}, own{nullptr};
-  torch::nn::Sequential body{nullptr};
 };
 
 ReducerOptions options() {
