@@ -5,19 +5,40 @@
 
 namespace ddp::test::join_refusals_test {
 
-torch::Tensor loss_of(torch::nn::Linear& net, double value) {
-  return net->forward(torch::full({1, 1}, value)).sum();
+torch::Tensor loss_of(torch::nn::Linear& net) {
+  return net->forward(torch::ones({1, 4})).sum();
 }
 
-/// Two nets and their Reducers.
+/// Two nets with a Reducer each, of which the lower one is used on both sides
+/// of the upper one.
 struct Two {
-  explicit Two(const ProcessGroup& group)
-      : first(net, group), second(other, group) {}
+  explicit Two(
+      const ProcessGroup& its_group,
+      const ReducerOptions& of_lower = {},
+      const ReducerOptions& of_upper = {})
+      : group(its_group),
+        first(lower, group, of_lower),
+        second(upper, group, of_upper) {}
 
   Join::Joinables joinables() {
     return {first.joinable(), second.joinable()};
   }
-  torch::nn::Linear net{1, 1}, other{1, 1};
+  Join join() {
+    return Join(group, joinables());
+  }
+  void backward(const torch::Tensor& input) {
+    lower->zero_grad();
+    upper->zero_grad();
+    lower(upper(lower(input))).sum().backward();
+  }
+  void check() const {
+    REQUIRE(equal_on_all(group, lower->weight.grad()));
+    REQUIRE(equal_on_all(group, upper->weight.grad()));
+  }
+
+  ProcessGroup group;
+  uint64_t seed = manual_seed(1, group);
+  torch::nn::Linear lower{4, 4}, upper{4, 4};
   Reducer first, second;
 };
 
@@ -26,9 +47,9 @@ RANKS_TEST("ranks that announce different things are told") {
   const auto error = words_of([&] {
     Join join(group, two.joinables());
     if (group.rank() == 1) {
-      loss_of(two.other, 1).backward();
+      loss_of(two.upper).backward();
     } else if (group.rank() == 0) {
-      loss_of(two.net, 1).backward();
+      loss_of(two.lower).backward();
     }
   });
   REQUIRE_THAT(
@@ -37,12 +58,12 @@ RANKS_TEST("ranks that announce different things are told") {
 }
 
 RANKS_TEST("what a join cannot work with is refused") {
-  torch::nn::Linear net(1, 1);
+  torch::nn::Linear net(4, 4);
   Reducer reducer(
       net, group, ReducerOptions().skip_all_reduce_unused_params(true));
   REQUIRE_THROWS_WITH(reducer.join(), Has("skip_all_reduce_unused_params"));
   auto off = reducer.join(JoinOptions().enable(false));
-  torch::nn::Linear other(1, 1);
+  torch::nn::Linear other(4, 4);
   Reducer second(other, group);
   auto join = second.join();
   REQUIRE_THROWS_WITH(second.join(), Has("in another Join"));
@@ -71,7 +92,7 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
         }
         Join join(group, list);
         if (group.rank() < live) {
-          loss_of(two.net, 1).backward();
+          loss_of(two.lower).backward();
         }
       });
       REQUIRE_THAT(error, Has("rank 1 has 1, rank 0 has 2"));
@@ -81,7 +102,7 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
 
 RANKS_TEST("a second Join on a group is refused at once") {
   Two two(group); // with a duplicate of the group each
-  torch::nn::Linear apart(1, 1);
+  torch::nn::Linear apart(4, 4);
   const auto part = group.split(0);
   Reducer third(apart, part);
   for (int i = 0; i < 2; ++i) {
@@ -100,38 +121,8 @@ RANKS_TEST("a second Join on a group is refused at once") {
 
 // A join of Reducers that share a backward, or whose ends communicate.
 
-/// Two nets with a Reducer each, of which the lower one is used on both sides
-/// of the upper one.
-struct Stacked {
-  explicit Stacked(
-      const ProcessGroup& its_group,
-      const ReducerOptions& of_lower = {},
-      const ReducerOptions& of_upper = {})
-      : group(its_group),
-        first(lower, group, of_lower),
-        second(upper, group, of_upper) {}
-
-  Join join() {
-    return Join(group, {first.joinable(), second.joinable()});
-  }
-  void backward(const torch::Tensor& input) {
-    lower->zero_grad();
-    upper->zero_grad();
-    lower(upper(lower(input))).sum().backward();
-  }
-  void check() const {
-    REQUIRE(equal_on_all(group, lower->weight.grad()));
-    REQUIRE(equal_on_all(group, upper->weight.grad()));
-  }
-
-  ProcessGroup group;
-  uint64_t seed = manual_seed(1, group);
-  torch::nn::Linear lower{4, 4}, upper{4, 4};
-  Reducer first, second;
-};
-
 RANKS_TEST("Reducers that share a backward share a join") {
-  Stacked nets(group);
+  Two nets(group);
   auto join = nets.join();
   for (int64_t i = 0; i < 1 + group.rank(); ++i) {
     nets.backward(torch::ones({1, 4}));
@@ -160,7 +151,7 @@ RANKS_TEST(
       {checked, measured},
       {plain, timed}};
   for (const auto& [of_lower, of_upper] : all) {
-    Stacked nets(group, of_lower, of_upper);
+    Two nets(group, of_lower, of_upper);
     auto join = nets.join();
     for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
       nets.backward(torch::ones({1, 4}));
@@ -177,7 +168,7 @@ RANKS_TEST(
     {},
     kShortWait) {
   const auto checked = ReducerOptions().check_finite(true);
-  Stacked nets(group, checked, checked);
+  Two nets(group, checked, checked);
   const auto error = words_of<c10::ValueError>([&] {
     auto join = nets.join();
     if (group.rank() > 0) {

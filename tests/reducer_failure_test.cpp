@@ -155,8 +155,6 @@ RANKS_TEST("a rank that fails is named where ranks compare what is unfrozen") {
   if (group.rank() == 1) {
     net->first->weight.register_hook(
         [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
-  }
-  if (group.rank() == 1) {
     REQUIRE_THROWS_WITH(backward(*net, group), Has("on purpose"));
   } else {
     REQUIRE_THROWS_WITH(
@@ -257,24 +255,15 @@ RANKS_TEST("a hook's future that fails ends backward with its text") {
 }
 
 RANKS_TEST("a hook's result that does not fit the bucket is refused") {
-  require_failure(
-      group,
-      "the communication hook's result has 5 elements",
-      [](const GradBucket&, const ProcessGroup&) {
-        return completed(torch::zeros({5}));
-      });
-  require_failure(
-      group,
-      "the communication hook's future holds a Int",
-      [](const GradBucket&, const ProcessGroup&) {
-        return completed(c10::IValue(3));
-      });
-  require_failure(
-      group,
-      "result is an undefined tensor",
-      [](const GradBucket&, const ProcessGroup&) {
-        return completed(at::Tensor());
-      });
+  const auto refused = [&](const std::string& text, const Future& result) {
+    require_failure(group, text, [&](const GradBucket&, const ProcessGroup&) {
+      return result;
+    });
+  };
+  refused("hook's result has 5 elements", completed(torch::zeros({5})));
+  refused("hook's future holds a Int", completed(3));
+  refused("result is an undefined tensor", completed(at::Tensor()));
+  refused("returned no future", Future());
   require_failure(
       group,
       "the communication hook's result has 3 elements",
@@ -283,25 +272,13 @@ RANKS_TEST("a hook's result that does not fit the bucket is refused") {
       });
 }
 
-RANKS_TEST("a hook that returns no future is refused") {
-  require_failure(
-      group, "returned no future", [](const GradBucket&, const ProcessGroup&) {
-        return Future();
-      });
-}
-
 RANKS_TEST("what a hook throws need not be a std::exception") {
+  const auto hook =
+      custom([](const GradBucket&, const ProcessGroup&) -> Future { throw 7; });
   auto net = std::make_shared<BranchNet>();
-  Reducer reducer(
-      net,
-      group,
-      with_hook(custom(
-          [](const GradBucket&, const ProcessGroup&) -> Future { throw 7; })));
-  const auto backward = [&] {
-    net->forward(batch(group, 0, 4), true).sum().backward();
-  };
-  REQUIRE_THROWS_AS(backward(), int);
-  REQUIRE_THROWS_WITH(backward(), Has("construct a new Reducer"));
+  Reducer reducer(net, group, with_hook(hook));
+  REQUIRE_THROWS_AS(failure_of(*net, group), int);
+  REQUIRE_THAT(failure_of(*net, group), Has("construct the Reducer anew"));
 }
 
 } // namespace ddp::test::reducer_failure_test

@@ -10,20 +10,16 @@ namespace ddp::test::wrapper_behaviours_test {
 
 /// Whose gradient is the mean of the ranks' inputs.
 struct Scale : torch::nn::Module {
-  torch::Tensor weight;
+  torch::Tensor weight = register_parameter("weight", torch::ones({2}));
 
-  Scale() {
-    weight = register_parameter("weight", torch::ones({2}));
-  }
   torch::Tensor forward(const torch::Tensor& x, bool used = true) {
     return used ? x * weight : x * 2;
   }
 };
-using Model = DistributedDataParallel<Scale>;
 
 /// This rank's input: 1, 2, 3.
-torch::Tensor own(const ProcessGroup& group) {
-  return torch::full({2}, group.rank() + 1.0);
+torch::Tensor own(const ProcessGroup& group, at::IntArrayRef sizes = {2}) {
+  return torch::full(sizes, group.rank() + 1.0);
 }
 
 /// Whether a tensor is `value` everywhere, to rounding.
@@ -65,110 +61,98 @@ struct TalkativeNet : LayeredNet {
   }
 };
 
-RANKS_TEST("a forward under no_sync is not reduced, wherever its backward is") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 3; ++step) {
+/// Steps of a net in the wrapper, each of which begins without gradients.
+template <typename Net, typename Step>
+void each_step(const ProcessGroup& group, const Step& step) {
+  auto net = std::make_shared<Net>();
+  DistributedDataParallel<Net> model(net, group);
+  for (int i = 0; i < 4; ++i) {
     reset_gradients(*net);
+    step(*model, *net, i);
+  }
+}
+
+RANKS_TEST("a forward under no_sync is not reduced, wherever its backward is") {
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
     torch::Tensor output;
     {
-      const auto guard = model->no_sync();
-      output = model->forward(own(group));
+      const auto guard = model.no_sync();
+      output = model.forward(own(group));
     }
     output.sum().backward();
-    REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+    REQUIRE(is(net.weight.grad(), group.rank() + 1.0));
     // The next that is reduced contains it: 2 (1 + 2 + 3) / 3.
-    model->forward(own(group)).sum().backward();
-    REQUIRE(is(net->weight.grad(), 4));
-  }
+    model.forward(own(group)).sum().backward();
+    REQUIRE(is(net.weight.grad(), 4));
+  });
 }
 
 RANKS_TEST("a forward outside no_sync is reduced, wherever its backward is") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    const auto output = model->forward(own(group));
-    const auto guard = model->no_sync();
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
+    const auto output = model.forward(own(group));
+    const auto guard = model.no_sync();
     output.sum().backward();
-    REQUIRE(is(net->weight.grad(), 2));
-  }
+    REQUIRE(is(net.weight.grad(), 2));
+  });
 }
 
 RANKS_TEST("a forward of module() is not reduced") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    model->module()->forward(own(group)).sum().backward();
-    REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
+    model.module()->forward(own(group)).sum().backward();
+    REQUIRE(is(net.weight.grad(), group.rank() + 1.0));
     if (group.rank() == 0) { // alone: it must not wait for the others
-      model->module()->forward(own(group)).sum().backward();
-      reset_gradients(*net);
-      model->module()->forward(own(group)).sum().backward();
+      model.module()->forward(own(group)).sum().backward();
+      reset_gradients(net);
+      model.module()->forward(own(group)).sum().backward();
     }
-    model->forward(own(group)).sum().backward();
-    REQUIRE(is(net->weight.grad(), 4));
-  }
+    model.forward(own(group)).sum().backward();
+    REQUIRE(is(net.weight.grad(), 4));
+  });
 }
 
 RANKS_TEST("a second backward over a retained graph is reduced again") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    const auto loss = model->forward(own(group)).sum();
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
+    const auto loss = model.forward(own(group)).sum();
     loss.backward({}, /*retain_graph=*/true);
-    REQUIRE(is(net->weight.grad(), 2));
+    REQUIRE(is(net.weight.grad(), 2));
     loss.backward();
-    REQUIRE(is(net->weight.grad(), 4));
-  }
+    REQUIRE(is(net.weight.grad(), 4));
+  });
 }
 
 RANKS_TEST("an output that depends on no parameter takes part") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 4; ++step) {
-    reset_gradients(*net);
-    const bool used = group.rank() != step;
-    model->forward(own(group), used).sum().backward();
-    REQUIRE(net->weight.grad().defined());
-    REQUIRE(equal_on_all(group, net->weight.grad()));
+  each_step<Scale>(group, [&](auto& model, Scale& net, int step) {
+    model.forward(own(group), group.rank() != step).sum().backward();
+    REQUIRE(equal_on_all(group, net.weight.grad()));
     const double missing = step < 3 ? step + 1.0 : 0.0;
-    REQUIRE(
-        nearly_equal(net->weight.grad(), torch::full({2}, (6 - missing) / 3)));
-  }
-  model->forward(own(group), false).sum().backward(); // on all
+    REQUIRE(is(net.weight.grad(), (6 - missing) / 3));
+    if (step == 3) { // on all
+      model.forward(own(group), false).sum().backward();
+    }
+  });
 }
 
 RANKS_TEST("several forwards and one backward, through the wrapper") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 4; ++step) {
-    reset_gradients(*net);
-    const auto first = model->forward(own(group));
-    model->forward(own(group)); // whose output nobody uses
-    const auto second = model->forward(own(group) * 3);
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
+    const auto first = model.forward(own(group));
+    model.forward(own(group)); // whose output nobody uses
+    const auto second = model.forward(own(group) * 3);
     (first + second).sum().backward();
-    REQUIRE(is(net->weight.grad(), 8));
-  }
+    REQUIRE(is(net.weight.grad(), 8));
+  });
 }
 
 RANKS_TEST(
     "several backwards over outputs of one forward, through the wrapper") {
-  auto net = std::make_shared<OutputsNet>();
-  DistributedDataParallel<OutputsNet> model(net, group);
-  for (int step = 0; step < 4; ++step) {
-    reset_gradients(*net);
-    const auto input = torch::full({1, 4}, group.rank() + 1.0);
-    const auto outputs = model->forward(input);
+  each_step<OutputsNet>(group, [&](auto& model, OutputsNet& net, int) {
+    const auto outputs = model.forward(own(group, {1, 4}));
     outputs[0].sum().backward();
-    REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
-    REQUIRE(!net->b->weight.grad().defined());
+    REQUIRE(is(net.a->weight.grad(), 2));
+    REQUIRE(!net.b->weight.grad().defined());
     (outputs[1] * 3).sum().backward();
-    REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
-    REQUIRE(nearly_equal(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
-  }
+    REQUIRE(is(net.a->weight.grad(), 2));
+    REQUIRE(is(net.b->weight.grad(), 6));
+  });
 }
 
 RANKS_TEST("forwards without a backward, then with one, through the wrapper") {
@@ -191,80 +175,68 @@ RANKS_TEST("forwards without a backward, then with one, through the wrapper") {
 }
 
 RANKS_TEST("outputs may be vectors, tuples, maps, and nested") {
-  auto net = std::make_shared<OutputsNet>();
-  DistributedDataParallel<OutputsNet> model(net, group);
-  const auto x = torch::full({1, 4}, group.rank() + 1.0);
-  const auto averaged = [&](const torch::nn::Linear& used,
-                            const torch::nn::Linear& unused) {
-    const bool right = !unused->weight.grad().defined() &&
-        nearly_equal(used->weight.grad(), torch::full({2, 4}, 2.0));
-    reset_gradients(*net);
-    return right;
-  };
-  for (int step = 0; step < 3; ++step) {
-    model->forward(x)[0].sum().backward();
-    REQUIRE(averaged(net->a, net->b));
-    std::get<2>(model->forward(x, OutputsNet::Tuple{})).sum().backward();
-    REQUIRE(averaged(net->b, net->a));
-    model->forward(x, OutputsNet::Nested{}).second->sum().backward();
-    REQUIRE(averaged(net->a, net->b));
-    model->forward(x, OutputsNet::Nested{}).first[0]["b"].sum().backward();
-    REQUIRE(averaged(net->b, net->a));
-  }
+  const auto x = own(group, {1, 4});
+  each_step<OutputsNet>(group, [&](auto& model, OutputsNet& net, int) {
+    const auto averaged = [&](const torch::nn::Linear& used,
+                              const torch::nn::Linear& unused) {
+      const bool right =
+          !unused->weight.grad().defined() && is(used->weight.grad(), 2);
+      reset_gradients(net);
+      return right;
+    };
+    model.forward(x)[0].sum().backward();
+    REQUIRE(averaged(net.a, net.b));
+    std::get<2>(model.forward(x, OutputsNet::Tuple{})).sum().backward();
+    REQUIRE(averaged(net.b, net.a));
+    model.forward(x, OutputsNet::Nested{}).second->sum().backward();
+    REQUIRE(averaged(net.a, net.b));
+    model.forward(x, OutputsNet::Nested{}).first[0]["b"].sum().backward();
+    REQUIRE(averaged(net.b, net.a));
+  });
 }
 
 RANKS_TEST("outputs that are no function of parameters keep their values") {
-  auto net = std::make_shared<TalkativeNet>();
-  DistributedDataParallel<TalkativeNet> model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    const auto [output, integers, plain] =
-        model->forward(torch::full({1, 4}, group.rank() + 1.0));
+  each_step<TalkativeNet>(group, [&](auto& model, TalkativeNet& net, int) {
+    const auto [output, integers, plain] = model.forward(own(group, {1, 4}));
     output.sum().backward();
     REQUIRE(integers.equal(torch::arange(3)));
     REQUIRE(is(plain.detach(), 3));
-    REQUIRE(nearly_equal(net->layer->weight.grad(), torch::full({2, 4}, 2.0)));
-  }
-  const torch::NoGradGuard no_grad;
-  const auto outputs = model->forward(torch::ones({1, 4}));
-  REQUIRE(!std::get<0>(outputs).requires_grad());
-  REQUIRE(!std::get<2>(outputs).requires_grad());
+    REQUIRE(is(net.layer->weight.grad(), 2));
+    const torch::NoGradGuard no_grad;
+    const auto outputs = model.forward(torch::ones({1, 4}));
+    REQUIRE(!std::get<0>(outputs).requires_grad());
+    REQUIRE(!std::get<2>(outputs).requires_grad());
+  });
 }
 
 RANKS_TEST("rank 0 may evaluate a net without buffers alone") {
-  auto net = std::make_shared<Scale>();
-  Model model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    model->forward(own(group)).sum().backward();
-    REQUIRE(is(net->weight.grad(), 2));
+  each_step<Scale>(group, [&](auto& model, Scale& net, int) {
+    model.forward(own(group)).sum().backward();
+    REQUIRE(is(net.weight.grad(), 2));
     if (group.rank() == 0) {
       const torch::NoGradGuard no_grad;
       for (int i = 0; i < 3; ++i) {
-        REQUIRE(!model->forward(own(group)).requires_grad());
+        REQUIRE(!model.forward(own(group)).requires_grad());
       }
     }
-    REQUIRE(is(net->weight.grad(), 2));
-  }
+    REQUIRE(is(net.weight.grad(), 2));
+  });
 }
 
 RANKS_TEST("autograd::grad through the wrapper's output is not reduced") {
-  auto net = std::make_shared<BranchNet>();
-  DistributedDataParallel<BranchNet> model(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
+  each_step<BranchNet>(group, [&](auto& model, BranchNet& net, int step) {
     auto input = batch(group, step, 4).requires_grad_();
-    const auto loss = model->forward(input, true).sum();
+    const auto loss = model.forward(input, true).sum();
+    const auto& weight = net.stem->weight;
     if (group.rank() == 0) { // a saliency map on one rank
       torch::autograd::grad({loss}, {input}, {}, /*retain_graph=*/true);
-      torch::autograd::grad(
-          {loss}, {net->stem->weight}, {}, /*retain_graph=*/true);
-      REQUIRE(!net->stem->weight.grad().defined());
+      torch::autograd::grad({loss}, {weight}, {}, /*retain_graph=*/true);
+      REQUIRE(!weight.grad().defined());
     }
     loss.backward();
-    REQUIRE(equal_on_all(group, net->stem->weight.grad()));
-    REQUIRE(net->left->bias.grad().allclose(torch::full({2}, 5.0)));
-  }
+    REQUIRE(equal_on_all(group, weight.grad()));
+    REQUIRE(is(net.left->bias.grad(), 5));
+  });
 }
 
 RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
@@ -341,18 +313,15 @@ RANKS_TEST("a loss that forward left in the module is reduced") {
 }
 
 RANKS_TEST("a backward for an input only is each rank's own") {
-  auto net = std::make_shared<Critic>();
-  DistributedDataParallel<Critic> model(net, group);
-  for (int step = 0; step < 3; ++step) {
+  each_step<Critic>(group, [&](auto& model, Critic& net, int step) {
     if (group.rank() == 0) { // a saliency map
       auto input = batch(group, 9, 4).requires_grad_();
-      model->forward(input).sum().backward({}, false, false, {{input}});
+      model.forward(input).sum().backward({}, false, false, {{input}});
       REQUIRE(input.grad().defined());
     }
-    reset_gradients(*net);
-    model->forward(batch(group, step, 4)).sum().backward();
-    REQUIRE(equal_on_all(group, net->first->weight.grad()));
-  }
+    model.forward(batch(group, step, 4)).sum().backward();
+    REQUIRE(equal_on_all(group, net.first->weight.grad()));
+  });
 }
 
 } // namespace ddp::test::wrapper_behaviours_test
