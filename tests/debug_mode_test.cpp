@@ -4,6 +4,7 @@
 #include <tests/support/nets.h>
 
 #include <ddp/failure/debug_level.h>
+#include <ddp/module_state.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -107,18 +108,7 @@ void train_and_say() {
     net->forward(batch(group, step, 7)).pow(2).mean().backward();
     optimizer.step();
   }
-  double sum = 0;
-  uint64_t bits = 0;
-  for (const auto& parameter : net->parameters()) {
-    const auto flat = parameter.detach().reshape({-1}).contiguous();
-    const auto* words =
-        reinterpret_cast<const uint32_t*>(flat.const_data_ptr<float>());
-    for (int64_t i = 0; i < flat.numel(); ++i) {
-      bits = bits * 1099511628211ULL + words[i];
-    }
-    sum += flat.sum().item<double>();
-  }
-  std::cout << "parameters: " << bits << ", " << sum << ";" << std::endl;
+  std::cout << "parameters: " << parameter_hash(*net) << ";" << std::endl;
   raise(SIGUSR1);
 }
 

@@ -59,11 +59,9 @@ TEST_CASE("torchrun's variables are read") {
       "RANK and WORLD_SIZE: rank 1 of 3, local 1, at node0:29500");
   REQUIRE(env.launcher_hosts_store);
   REQUIRE(env.attempt == "ddp/attempt_2");
-}
-
-TEST_CASE("the restart count names no attempt between nodes") {
-  const auto env = read(with(kTorchrun, {{"GROUP_WORLD_SIZE", "2"}}));
-  REQUIRE(env.attempt == "ddp");
+  // The restart count names no attempt between nodes.
+  const auto of_two = read(with(kTorchrun, {{"GROUP_WORLD_SIZE", "2"}}));
+  REQUIRE(of_two.attempt == "ddp");
 }
 
 TEST_CASE("the program wins over the environment") {
@@ -207,13 +205,10 @@ TEST_CASE("a Slurm step meets on its first host") {
       Has("SLURM_STEP_NODELIST is not set"));
 }
 
-TEST_CASE("an sbatch script itself is a process on its own") {
+TEST_CASE("a script of sbatch, or salloc's shell, is a process on its own") {
   REQUIRE(
       text_of(read(without(slurm_task(0), "SLURM_STEP_ID"))) ==
       ": rank 0 of 1");
-}
-
-TEST_CASE("a shell that salloc gave is a process on its own") {
   const auto shell = with(
       slurm_task(0),
       {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}});

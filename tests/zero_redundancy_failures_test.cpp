@@ -6,15 +6,6 @@
 
 namespace ddp::test::zero_redundancy_failures_test {
 
-std::vector<torch::Tensor> with_gradients() {
-  std::vector<torch::Tensor> parameters;
-  for (const int64_t size : {9, 6, 3}) {
-    parameters.push_back(torch::ones({size}).requires_grad_());
-    parameters.back().mutable_grad() = torch::ones({size});
-  }
-  return parameters;
-}
-
 RANKS_TEST("a sharded optimizer is saved by its own type only") {
   const auto net = std::make_shared<UnevenNet>();
   Zero<torch::optim::Adam> optimizer(net->parameters(), group);
@@ -27,7 +18,7 @@ RANKS_TEST("a sharded optimizer is saved by its own type only") {
 TEST_CASE("where one rank has lost a parameter the others hear why") {
   for (const bool saves : {true, false}) {
     ranks(3, [saves](ProcessGroup group) {
-      auto parameters = with_gradients();
+      auto parameters = with_gradients({9, 6, 3});
       Zero<torch::optim::Adam> optimizer(
           parameters, group, torch::optim::AdamOptions(0.1));
       optimizer.step();
@@ -49,7 +40,7 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
   for (const bool order : {true, false}) {
     ranks(3, [order](ProcessGroup group) {
       const bool differs = group.rank() == 1;
-      auto parameters = with_gradients();
+      auto parameters = with_gradients({9, 6, 3});
       if (order && differs) {
         std::swap(parameters[0], parameters[1]);
       }
@@ -68,7 +59,7 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
 }
 
 RANKS_TEST("where one rank cannot step its share the others hear why") {
-  auto parameters = with_gradients();
+  auto parameters = with_gradients({9, 6, 3});
   parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
   Zero<torch::optim::Adam> optimizer(
       parameters, group, torch::optim::AdamOptions(0.1));

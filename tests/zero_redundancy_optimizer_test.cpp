@@ -73,11 +73,7 @@ RANKS_TEST("a sharded optimizer has the bits of the optimizer itself", {3, 4}) {
 }
 
 RANKS_TEST("the largest parameters go to the ranks that have least") {
-  std::vector<torch::Tensor> parameters;
-  for (const int64_t size : {10, 50, 20, 40, 30}) {
-    parameters.push_back(torch::zeros({size}).requires_grad_());
-    parameters.back().mutable_grad() = torch::ones({size});
-  }
+  const auto parameters = with_gradients({10, 50, 20, 40, 30});
   Zero<torch::optim::Adam> optimizer(
       parameters, group, torch::optim::AdamOptions(1.0));
   optimizer.step();
@@ -88,16 +84,15 @@ RANKS_TEST("the largest parameters go to the ranks that have least") {
       2 * 4 * loads[static_cast<size_t>(group.rank())]);
   REQUIRE(optimizer.state().size() == (group.rank() == 0 ? 1 : 2));
   // A group that comes later is shared out too.
-  auto late = torch::zeros({7}).requires_grad_();
-  late.mutable_grad() = torch::ones({7});
+  const auto late = with_gradients({7})[0];
   OptimizerParamGroup group_of_one({late});
   group_of_one.set_options(std::make_unique<torch::optim::AdamOptions>(0.5));
   optimizer.add_param_group(group_of_one);
   optimizer.step();
   for (const auto& parameter : parameters) {
-    REQUIRE(parameter.allclose(torch::full_like(parameter, -2), 1e-4));
+    REQUIRE(parameter.allclose(torch::full_like(parameter, -1), 1e-4));
   }
-  REQUIRE(late.allclose(torch::full({7}, -0.5), 1e-4));
+  REQUIRE(late.allclose(torch::full({7}, 0.5), 1e-4));
 }
 
 RANKS_TEST("ranks without inputs step their parameters along") {
@@ -150,12 +145,7 @@ double growth(
 }
 
 std::vector<torch::Tensor> large_parameters() {
-  std::vector<torch::Tensor> parameters;
-  for (int i = 0; i < 16; ++i) {
-    parameters.push_back(torch::zeros({1 << 20}).requires_grad_());
-    parameters.back().mutable_grad() = torch::ones({1 << 20});
-  }
-  return parameters;
+  return with_gradients(std::vector<int64_t>(16, 1 << 20));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -16,4 +16,15 @@ inline std::shared_ptr<UnevenNet> start_net() {
   return std::make_shared<UnevenNet>();
 }
 
+/// Ones of these sizes, whose gradients are ones.
+inline std::vector<torch::Tensor> with_gradients(
+    const std::vector<int64_t>& sizes) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto size : sizes) {
+    parameters.push_back(torch::ones({size}).requires_grad_());
+    parameters.back().mutable_grad() = torch::ones({size});
+  }
+  return parameters;
+}
+
 } // namespace ddp::test
