@@ -53,159 +53,60 @@ Tensors make_parameters(at::ScalarType dtype) {
       make({2, 3}, complex)};
 }
 
-/// A graph that `shape` decides, over values that `data` decides.
-class RandomLoss {
- public:
-  RandomLoss(uint32_t shape, uint64_t data)
-      : shape_(shape), generator_(at::detail::createCPUGenerator(data)) {}
-
-  at::Tensor operator()(const Tensors& parameters) {
-    at::Tensor loss;
-    const auto certain = draw(parameters.size());
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (i == certain || draw(2) == 0) {
-        const auto term = reduce(transform(parameters[i]));
-        loss = loss.defined() ? loss + term : term;
-      }
-    }
-    return loss;
+/// The same gradient, which its memory holds in one of three ways: as dense
+/// negatives, as those in another order, and with a gap behind each element or
+/// as conjugates.
+at::Tensor held_as(const at::Tensor& gradient, int way) {
+  if (way == 2) {
+    return gradient.is_complex() ? lazily_conjugated(gradient)
+                                 : lazily_negated(gradient);
   }
-
- private:
-  size_t draw(size_t choices) {
-    return shape_() % choices;
-  }
-
-  at::Tensor values_like(const at::Tensor& tensor) {
-    return at::randn(tensor.sizes(), generator_, tensor.options());
-  }
-
-  at::Tensor transform(at::Tensor value) {
-    const auto steps = 1 + draw(4);
-    for (size_t i = 0; i < steps; ++i) {
-      value = value.is_complex() ? of_complex(value) : of_real(value);
-    }
-    return value;
-  }
-
-  at::Tensor of_complex(const at::Tensor& value) {
-    switch (draw(5)) {
-      case 0:
-        return at::conj(value);
-      case 1:
-        return at::imag(value);
-      case 2:
-        return at::real(value);
-      case 3:
-        return at::view_as_real(at::resolve_conj(value));
-      default:
-        return value * values_like(value);
-    }
-  }
-
-  at::Tensor of_real(const at::Tensor& value) {
-    switch (draw(6)) {
-      case 0:
-        return at::complex(value, value * values_like(value));
-      case 1:
-        return at::complex(values_like(value), value);
-      case 2: {
-        auto sizes = value.sizes().vec();
-        sizes.insert(sizes.begin(), 2);
-        return value.unsqueeze(0).expand(sizes);
-      }
-      case 3:
-        return value.dim() < 2 ? at::flip(value.reshape({-1}), 0)
-                               : value.transpose(0, -1);
-      case 4: {
-        const auto flat = value.contiguous();
-        const auto count = (flat.numel() + 1) / 2;
-        return at::as_strided(flat, {count}, {flat.numel() > 1 ? 2 : 1});
-      }
-      default:
-        return -value;
-    }
-  }
-
-  at::Tensor reduce(const at::Tensor& value) {
-    const auto weighted = value * values_like(value);
-    if (!weighted.is_complex()) {
-      return weighted.sum();
-    }
-    const bool conjugates = draw(2) == 0;
-    const auto sum = (conjugates ? at::conj(weighted) : weighted).sum();
-    return draw(2) == 0 ? at::imag(sum) : at::real(sum);
-  }
-
-  std::mt19937 shape_;
-  at::Generator generator_;
-};
-
-uint64_t data_of(int graph, int step, int64_t rank) {
-  return 1 + (static_cast<uint64_t>(graph) * 10 + step) * 10 + rank;
+  const auto negatives = gradient.neg();
+  return at::_neg_view(
+      way == 0 ? negatives
+               : negatives.transpose(0, -1).contiguous().transpose(0, -1));
 }
 
-/// The mean over ranks of what plain autograd adds up; counts the gradients
-/// that it negates or conjugates lazily.
-Tensors expected_gradients(
-    const Tensors& parameters,
-    int64_t size,
-    int graph,
-    int step,
-    int* lazy) {
-  Tensors sums(parameters.size());
-  for (int64_t rank = 0; rank < size; ++rank) {
-    Tensors leaves;
-    for (const auto& parameter : parameters) {
-      leaves.push_back(leaf(parameter));
-    }
-    RandomLoss(graph, data_of(graph, step, rank))(leaves).backward();
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      const auto grad = leaves[i].grad();
-      if (grad.defined()) {
-        *lazy += grad.is_neg() || grad.is_conj();
-        sums[i] = sums[i].defined() ? sums[i] + grad / size : grad / size;
-      }
-    }
-  }
-  return sums;
-}
-
-RANKS_TEST("random graphs of views have plain autograd's gradients") {
-  int lazy = 0;
-  for (int graph = 0; graph < 500; ++graph) {
-    at::manual_seed(graph);
-    const auto parameters =
-        make_parameters(graph % 2 == 0 ? at::kFloat : at::kDouble);
-    Reducer reducer(
-        parameters,
-        group,
-        ReducerOptions().share_communicator(true).gradient_as_bucket_view(
-            graph % 3 == 0));
-    Tensors expected(parameters.size());
-    for (int step = 0; step < 3; ++step) {
-      const bool accumulates = graph % 5 == 0;
+void check_held_as(int way, at::ScalarType dtype, const ProcessGroup& group) {
+  for (const bool view : {false, true}) {
+    for (const bool accumulates : {false, true}) {
+      CAPTURE(way, dtype, view, accumulates);
+      const auto parameters = make_parameters(dtype);
       for (const auto& parameter : parameters) {
-        if (!accumulates) {
-          parameter.mutable_grad().reset();
+        parameter.register_hook([way](const at::Tensor& gradient) {
+          return held_as(gradient, way);
+        });
+      }
+      const auto options =
+          ReducerOptions().share_communicator(true).gradient_as_bucket_view(
+              view);
+      Reducer reducer(parameters, group, options);
+      for (int step = 1; step <= 3; ++step) {
+        auto loss = at::zeros({}, dtype);
+        for (const auto& parameter : parameters) {
+          if (!accumulates) {
+            parameter.mutable_grad().reset();
+          }
+          const auto square = at::real(parameter * parameter.detach().conj());
+          loss = loss + square.sum() * (group.rank() + 1.0);
+        }
+        loss.backward();
+        for (size_t i = 0; i < parameters.size(); ++i) {
+          INFO("step " << step << ", parameter " << i);
+          const auto times = accumulates ? 2.0 * step : 2.0;
+          REQUIRE(nearly_equal(
+              parameters[i].grad(), parameters[i].detach() * times));
         }
       }
-      RandomLoss(graph, data_of(graph, step, group.rank()))(parameters)
-          .backward();
-      const auto means =
-          expected_gradients(parameters, group.size(), graph, step, &lazy);
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        expected[i] = accumulates && expected[i].defined()
-            ? expected[i] + means[i]
-            : means[i];
-        INFO("graph " << graph << ", step " << step << ", parameter " << i);
-        const auto& grad = parameters[i].grad();
-        REQUIRE(grad.defined() == expected[i].defined());
-        REQUIRE((!grad.defined() || nearly_equal(grad, expected[i])));
-      }
     }
   }
-  REQUIRE(lazy > 100);
+}
+
+RANKS_TEST("gradients that are negated or conjugated lazily are averaged") {
+  for (const int way : {0, 1, 2}) {
+    check_held_as(way, at::kFloat, group);
+    check_held_as(way, at::kDouble, group);
+  }
 }
 
 RANKS_TEST("a negated view of a gradient's slice is no gradient in its place") {
