@@ -1,4 +1,5 @@
-// How operations of the hierarchical backend end, call back and are broken off.
+// How operations of the hierarchical backend end, call back and are broken off;
+// what it refuses, and what it says where a part fails.
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
@@ -105,6 +106,155 @@ TEST_CASE("a group that is destroyed amid an operation breaks it off") {
 TEST_CASE("a group that is aborted amid an operation breaks it off") {
   check_prompt_end(
       [](BackendPtr& backend) { backend->abort(); }, "was aborted");
+}
+
+using backends::hierarchical::SubBackends;
+
+class DoneWork : public c10d::Work {
+ public:
+  DoneWork() {
+    finish();
+  }
+};
+
+/// A part that fails when `trouble` says why.
+class FakePart : public c10d::Backend {
+ public:
+  FakePart() : Backend(0, 2) {}
+
+  const std::string getBackendName() const override {
+    return "fake";
+  }
+  WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override {
+    TORCH_CHECK(trouble.empty(), trouble);
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr send(Tensors&, int, int) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr barrier(const c10d::BarrierOptions&) override {
+    ++barriers;
+    return c10::make_intrusive<DoneWork>();
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex) override {
+    return true;
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return torch::full({size}, 42, options);
+  }
+  void abort() override {
+    ++aborted;
+  }
+
+  std::string trouble;
+  std::atomic<int> aborted{0};
+  int barriers = 0;
+};
+
+struct Fakes {
+  c10::intrusive_ptr<FakePart> intra_node = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> inter_node = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> flat = c10::make_intrusive<FakePart>();
+  BackendPtr backend = backends::hierarchical::create(
+      {"a", "a", "b", "b"},
+      0,
+      SubBackends{intra_node, inter_node, flat});
+};
+
+TEST_CASE("the first failure of a part is that of all later operations") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->allreduce(tensors, {})->wait();
+  fakes.inter_node->trouble = "the cable is gone";
+  const auto work = fakes.backend->allreduce(tensors, {});
+  const auto text = error_of([&] { work->wait(); });
+  REQUIRE_THAT(
+      text,
+      Has("all_reduce (operation 2 of its group) over hierarchical on rank 0 "
+          "of 4 failed between hosts (fake): the cable is gone"));
+  REQUIRE(work->isCompleted());
+  REQUIRE(work->getFuture()->hasError());
+  for (const auto& part : {fakes.intra_node, fakes.inter_node, fakes.flat}) {
+    REQUIRE(part->aborted == 1);
+  }
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { fakes.backend->barrier({}); },
+           [&] { fakes.backend->send(tensors, 1, 0); }}) {
+    REQUIRE_THAT(error_of(call), Has("failed before", "the cable is gone"));
+  }
+}
+
+TEST_CASE("an abort is one of all parts") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->abort();
+  REQUIRE(fakes.intra_node->aborted + fakes.inter_node->aborted == 2);
+  REQUIRE_THAT(
+      error_of([&] { fakes.backend->allreduce(tensors, {}); }),
+      Has("was aborted"));
+}
+
+TEST_CASE("a barrier is one of what went directly before it, too") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->barrier({})->wait();
+  fakes.backend->send(tensors, 1, 0)->wait(); // which the others do not call
+  fakes.backend->barrier({})->wait();
+  REQUIRE(fakes.flat->barriers == 0);
+  fakes.backend->alltoall(tensors, tensors, {})->wait();
+  fakes.backend->barrier({})->wait();
+  fakes.backend->barrier({})->wait();
+  REQUIRE(fakes.flat->barriers == 1);
+}
+
+TEST_CASE("memory comes from the part within the host") {
+  Fakes fakes;
+  REQUIRE(fakes.backend->supportsTensorAlloc(0));
+  REQUIRE(torch::equal(
+      fakes.backend->allocateTensor(3, torch::kLong),
+      torch::tensor({42, 42, 42})));
+  const auto alone = backends::hierarchical::create(
+      {"a", "b"}, 0, SubBackends{nullptr, fakes.inter_node, fakes.flat});
+  REQUIRE(!alone->supportsTensorAlloc(0));
+}
+
+TEST_CASE("arguments that do not fit are refused, and the group goes on") {
+  Fakes fakes;
+  const auto& backend = fakes.backend;
+  Tensors tensors{torch::ones({4})};
+  Tensors two(2, tensors[0]);
+  Tensors strided{torch::ones({4, 4}).t().slice(0, 0, 2)};
+  Tensors integers{torch::ones({4}, torch::kLong)};
+  Tensors small{torch::ones({4}).to(torch::kFloat8_e5m2)};
+  c10d::AllreduceOptions mean;
+  mean.reduceOp = c10d::ReduceOp::AVG;
+  c10d::BroadcastOptions outside;
+  outside.rootRank = 4;
+  auto whole = torch::ones({15});
+  std::vector<Tensors> lists{two};
+  const std::vector<std::pair<std::string, std::function<void()>>> calls{
+      {"takes one tensor, got 2", [&] { backend->allreduce(two, {}); }},
+      {"without gaps", [&] { backend->allreduce(strided, {}); }},
+      {"Long cannot be reduced by AVG",
+       [&] { backend->allreduce(integers, mean); }},
+      {"Float8_e5m2 cannot be reduced by SUM",
+       [&] { backend->allreduce(small, {}); }},
+      {"the root is rank 4 of 4",
+       [&] { backend->broadcast(tensors, outside); }},
+      {"4 times 4 elements",
+       [&] { backend->_allgather_base(whole, tensors[0], {}); }},
+      {"one entry for each of 4 ranks, got 2",
+       [&] { backend->allgather(lists, tensors, {}); }}};
+  for (const auto& [text, call] : calls) {
+    REQUIRE_THAT(error_of<c10::ValueError>(call), Has(text));
+  }
+  backend->allreduce(tensors, {})->wait();
 }
 
 } // namespace ddp::test::hierarchical_work_test

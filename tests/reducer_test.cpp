@@ -5,16 +5,6 @@
 
 namespace ddp::test::reducer_test {
 
-RANKS_TEST("buckets are rebuilt in the order in which gradients come") {
-  auto net = std::make_shared<UnevenNet>();
-  Reducer reducer(net, group);
-  using Buckets = std::vector<BucketIndices>;
-  REQUIRE(reducer.buckets() == Buckets{{0, 1, 2, 3, 4, 5}});
-  net->forward(batch(group, 0, 7)).sum().backward();
-  // 1 MiB closes the first with the wide weight.
-  REQUIRE(reducer.buckets() == Buckets{{5, 4, 3, 2}, {1, 0}});
-}
-
 RANKS_TEST("a parameter registered twice is reduced once") {
   auto linear = torch::nn::Linear(3, 3);
   torch::nn::Sequential net(linear, linear);
@@ -71,6 +61,40 @@ RANKS_TEST("a destroyed or moved Reducer is off its parameters") {
   }
   const auto local = mine();
   REQUIRE((group.rank() > 0) == local.any().item<bool>());
+}
+
+RANKS_TEST("no_sync ends with its scope, also by an exception") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight}, group);
+  try {
+    const auto outer = reducer.no_sync();
+    { const auto inner = reducer.no_sync(); }
+    REQUIRE(!reducer.synchronizes());
+    throw std::runtime_error("on purpose");
+  } catch (const std::runtime_error&) {
+  }
+  REQUIRE(reducer.synchronizes());
+  (weight * group.rank()).sum().backward();
+  REQUIRE(weight.grad().eq(1).all().item<bool>());
+}
+
+RANKS_TEST("with create_graph the mean can be differentiated") {
+  // loss_r = x_r w^3, so the mean gradient is g = 3 m w^2 with m the mean of
+  // x_r, and d(g^2)/dw = 2 g * 6 m w.
+  auto w = torch::full({2}, 2.0, torch::kDouble).requires_grad_();
+  Reducer reducer({w}, group);
+  const double m = 2; // of 1, 2, 3
+  for (int step = 0; step < 4; ++step) {
+    w.mutable_grad().reset();
+    const double x = 1.0 + static_cast<double>(group.rank());
+    (w.pow(3) * x).sum().backward({}, std::nullopt, /*create_graph=*/true);
+    auto g = w.grad();
+    REQUIRE(nearly_equal(g.detach(), torch::full_like(g, 12.0 * m)));
+    REQUIRE(g.requires_grad());
+    w.mutable_grad().reset();
+    g.pow(2).sum().backward();
+    REQUIRE(nearly_equal(w.grad(), torch::full_like(w, 2 * 12 * m * 12 * m)));
+  }
 }
 
 } // namespace ddp::test::reducer_test
