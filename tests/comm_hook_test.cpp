@@ -232,7 +232,7 @@ RANKS_TEST("a hook serves one Reducer at a time") {
   auto second = make(parameter); // which that one did not keep it from
   REQUIRE(averages(parameter));
   auto moved = std::move(second);
-  REQUIRE_THROWS_WITH(make(other), Has("MeanHook serves"));
+  REQUIRE_THROWS_WITH(make(other), Has("MeanHook already belongs to"));
   REQUIRE(averages(parameter));
 }
 

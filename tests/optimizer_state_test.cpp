@@ -288,7 +288,8 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
     auto state = good.deepcopy();
     state.toGenericDict().insert_or_assign("scheduler", scheduler);
     REQUIRE_THROWS_WITH(
-        run.state.load_state_dict(state), Has("'scheduler' is no scheduler's"));
+        run.state.load_state_dict(state),
+        Has("'scheduler' is not a scheduler's"));
     REQUIRE(count(run, "last_epoch") == 6);
   };
   refuse(3);

@@ -136,7 +136,7 @@ RANKS_TEST("values are compared by their bits") {
   // The same bytes, but something else.
   REQUIRE_THAT(
       on_rank_2(torch::zeros({2, 3}), torch::zeros({3, 2})),
-      Has("x (Float [2, 3] on rank 2; Float [3, 2] on ranks"));
+      Has("x (Float [3, 2] on ranks 0 and 1; Float [2, 3] on rank 2)"));
   REQUIRE(on_rank_2(torch::zeros(1, torch::kInt), torch::zeros(1)) != "");
   // Other bytes, but the same values.
   const auto x = torch::randn({3, 4}).fill_(2).triu();

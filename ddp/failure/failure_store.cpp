@@ -21,7 +21,8 @@ using nlohmann::json;
 constexpr const char* kList = "failures";
 constexpr const char* kNotice = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
-// For this rank's own reason, which is told once and is all that others hear.
+// For what is done once: to connect, and to report this rank's own reason,
+// which is all that others hear.
 constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kAckTime = std::chrono::seconds(2);
 constexpr auto kAckInterval = std::chrono::milliseconds(10);
@@ -154,7 +155,7 @@ std::shared_ptr<FailureStore> FailureStore::open(
   }
   try {
     auto connection = std::make_shared<Connection>();
-    const auto own = answered_within(kAnswerTime, [store] {
+    const auto own = answered_within(kReasonTime, [store] {
       store->check({kList}); // connecting to one that is gone takes its timeout
       const DnsTimeoutGuard dns_timeout_guard;
       return store->clone();
