@@ -34,7 +34,7 @@ void run_forwards(
   for (int i = 0; i < pass.forwards; ++i) {
     place.forward = i;
     const auto& interpreter = forwards.interpreters.emplace_back(
-        graph, parameters, place, checkpoints);
+        Interpreter{graph, parameters, place, checkpoints});
     const auto loss = interpreter.loss();
     auto& total = forwards.losses[pass.together ? 0 : i];
     if (loss.requires_grad()) {

@@ -54,31 +54,19 @@ inline c10d::AllreduceOptions reduce_by(Kind kind) {
 }
 
 inline torch::Tensor reduced(const Tensors& all, Kind kind) {
+  using Operation = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+  const std::map<Kind, Operation> others{
+      {Kind::PRODUCT, torch::mul},
+      {Kind::MIN, torch::minimum},
+      {Kind::MAX, torch::maximum},
+      {Kind::BAND, torch::bitwise_and},
+      {Kind::BOR, torch::bitwise_or},
+      {Kind::BXOR, torch::bitwise_xor}};
+  const auto other = others.find(kind);
   auto result = all.front().clone();
   for (size_t i = 1; i < all.size(); ++i) {
-    const auto& next = all[i];
-    switch (kind) {
-      case Kind::PRODUCT:
-        result = result * next;
-        break;
-      case Kind::MIN:
-        result = torch::minimum(result, next);
-        break;
-      case Kind::MAX:
-        result = torch::maximum(result, next);
-        break;
-      case Kind::BAND:
-        result = torch::bitwise_and(result, next);
-        break;
-      case Kind::BOR:
-        result = torch::bitwise_or(result, next);
-        break;
-      case Kind::BXOR:
-        result = torch::bitwise_xor(result, next);
-        break;
-      default:
-        result = result + next;
-    }
+    result =
+        other == others.end() ? result + all[i] : other->second(result, all[i]);
   }
   return kind == Kind::AVG ? result / static_cast<double>(all.size()) : result;
 }

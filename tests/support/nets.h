@@ -121,14 +121,14 @@ inline std::vector<at::Tensor> average(
   return result;
 }
 
-/// Whether two nets have the same parameters, bit for bit.
+/// Whether two nets have the same parameters, bit for bit or as `same` has it.
 inline bool same_parameters(
     const torch::nn::Module& a,
-    const torch::nn::Module& b) {
+    const torch::nn::Module& b,
+    bool (*same)(const at::Tensor&, const at::Tensor&) = torch::equal) {
   const auto left = a.parameters();
   const auto right = b.parameters();
-  return std::equal(
-      left.begin(), left.end(), right.begin(), right.end(), torch::equal);
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), same);
 }
 
 /// Equal but for rounding, with the tolerances of Python's `assertEqual`: what
@@ -142,40 +142,28 @@ inline bool nearly_equal(const at::Tensor& a, const at::Tensor& b) {
 inline bool nearly_equal(
     const torch::nn::Module& a,
     const torch::nn::Module& b) {
-  const auto left = a.parameters();
-  const auto right = b.parameters();
-  return std::equal(
-      left.begin(),
-      left.end(),
-      right.begin(),
-      right.end(),
-      [](const at::Tensor& x, const at::Tensor& y) {
-        return nearly_equal(x, y);
-      });
+  return same_parameters(
+      a, b, [](const auto& x, const auto& y) { return nearly_equal(x, y); });
 }
 
 /// Whether all ranks hold the same bits.
 inline bool equal_on_all(
     const ProcessGroup& group,
     const torch::Tensor& tensor) {
-  for (const auto& other : group.all_gather(tensor)) {
-    if (!other.equal(tensor)) {
-      return false;
-    }
-  }
-  return true;
+  const auto all = group.all_gather(tensor);
+  return std::all_of(all.begin(), all.end(), [&](const auto& other) {
+    return other.equal(tensor);
+  });
 }
 
 /// The same of all parameters of a net.
 inline bool equal_on_all(
     const ProcessGroup& group,
     const torch::nn::Module& net) {
-  for (const auto& parameter : net.parameters()) {
-    if (!equal_on_all(group, parameter)) {
-      return false;
-    }
-  }
-  return true;
+  const auto all = net.parameters();
+  return std::all_of(all.begin(), all.end(), [&](const auto& parameter) {
+    return equal_on_all(group, parameter);
+  });
 }
 
 } // namespace ddp::test

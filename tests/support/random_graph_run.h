@@ -5,6 +5,7 @@
 #include <tests/support/random_graph.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 namespace ddp::test {
@@ -18,19 +19,13 @@ inline uint64_t mix(std::initializer_list<uint64_t> values) {
 }
 
 inline std::vector<int64_t> sizes_of(Shape shape, int64_t width) {
-  switch (shape) {
-    case Shape::kMatrix:
-      return {width, width};
-    case Shape::kVector:
-      return {width};
-    case Shape::kScalar:
-      return {};
-    case Shape::kImage:
-      return {2, width, 3, 2};
-    case Shape::kEmpty:
-      return {0, width};
-  }
-  TORCH_INTERNAL_ASSERT(false);
+  const std::map<Shape, std::vector<int64_t>> sizes{
+      {Shape::kMatrix, {width, width}},
+      {Shape::kVector, {width}},
+      {Shape::kScalar, {}},
+      {Shape::kImage, {2, width, 3, 2}},
+      {Shape::kEmpty, {0, width}}};
+  return sizes.at(shape);
 }
 
 /// The same values with other strides.
@@ -84,21 +79,15 @@ struct Place {
 };
 
 /// Runs a graph's forwards. Has to outlive the backward where it checkpoints.
-class Interpreter {
- public:
-  Interpreter(
-      const Graph& graph,
-      const std::vector<at::Tensor>& parameters,
-      Place place,
-      bool checkpoints)
-      : graph_(graph),
-        parameters_(parameters),
-        place_(place),
-        checkpoints_(checkpoints) {}
+struct Interpreter {
+  const Graph& graph;
+  const std::vector<at::Tensor>& parameters;
+  Place place;
+  bool checkpoints;
 
   /// The loss of this place's input: fp64, a scalar.
   at::Tensor loss() const {
-    const auto output = run(graph_.root, input()).to(at::kDouble);
+    const auto output = run(graph.root, input()).to(at::kDouble);
     return (output * (output * 0.25 + 1)).sum();
   }
 
@@ -107,7 +96,7 @@ class Interpreter {
       case Operation::kLinear:
         return run_linear(node, x);
       case Operation::kScale: {
-        const auto& scale = parameters_[node.parameters[0]];
+        const auto& scale = parameters[node.parameters[0]];
         return bounded(x.to(scale.dtype()) * scale);
       }
       case Operation::kShift:
@@ -135,33 +124,32 @@ class Interpreter {
     TORCH_INTERNAL_ASSERT(false);
   }
 
- private:
   /// Multiples of 1/8, which every dtype holds.
   at::Tensor input() const {
     const auto seed = mix(
-        {graph_.seed,
+        {graph.seed,
          1000,
-         place_.step,
-         place_.pass,
-         static_cast<uint64_t>(place_.forward),
-         static_cast<uint64_t>(place_.rank)});
-    return (uniform(seed, {2, graph_.width}) * 16 - 8).round() / 8;
+         place.step,
+         place.pass,
+         static_cast<uint64_t>(place.forward),
+         static_cast<uint64_t>(place.rank)});
+    return (uniform(seed, {2, graph.width}) * 16 - 8).round() / 8;
   }
 
   size_t choose(const Node& branch) const {
     const auto drawn = mix(
-        {graph_.seed,
+        {graph.seed,
          2000 + branch.number,
-         graph_.steady ? 0 : place_.step,
-         graph_.steady ? 0 : place_.pass,
-         graph_.steady ? 0 : static_cast<uint64_t>(place_.forward),
-         graph_.by_rank ? static_cast<uint64_t>(place_.rank) : 0});
+         graph.steady ? 0 : place.step,
+         graph.steady ? 0 : place.pass,
+         graph.steady ? 0 : static_cast<uint64_t>(place.forward),
+         graph.by_rank ? static_cast<uint64_t>(place.rank) : 0});
     return drawn % branch.children.size();
   }
 
   at::Tensor run_linear(const Node& node, const at::Tensor& x) const {
-    const auto& weight = parameters_[node.parameters[0]];
-    const auto& bias = parameters_[node.parameters[1]];
+    const auto& weight = parameters[node.parameters[0]];
+    const auto& bias = parameters[node.parameters[1]];
     const auto product = x.to(weight.dtype()).matmul(weight.t());
     return bounded(product.to(bias.dtype()) + bias);
   }
@@ -169,7 +157,7 @@ class Interpreter {
   /// Each element has a weight of its own, so that none can stand in for
   /// another.
   at::Tensor run_shift(const Node& node, const at::Tensor& x) const {
-    const auto& shift = parameters_[node.parameters[0]];
+    const auto& shift = parameters[node.parameters[0]];
     const auto count = std::max<int64_t>(shift.numel(), 1);
     const auto options = shift.options().requires_grad(false);
     const auto weights =
@@ -180,7 +168,7 @@ class Interpreter {
 
   at::Tensor run_checkpoint(const Node& node, const at::Tensor& x) const {
     const auto& segment = node.children[0];
-    if (!checkpoints_) {
+    if (!checkpoints) {
       return run(segment, x);
     }
     const auto input =
@@ -189,11 +177,6 @@ class Interpreter {
       return interpreter.run(segment, y);
     });
   }
-
-  const Graph& graph_;
-  const std::vector<at::Tensor>& parameters_;
-  Place place_;
-  bool checkpoints_;
 };
 
 } // namespace ddp::test
