@@ -3,7 +3,7 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/seed.h>
-#include <tests/support/test_spec.h>
+#include <tests/support/test_program.h>
 
 #include <torch/cuda.h>
 
@@ -29,13 +29,6 @@ int be_a_rank(const std::function<void()>& body) {
   return code;
 }
 
-std::string own_path() {
-  char path[4096];
-  const auto length = readlink("/proc/self/exe", path, sizeof(path));
-  REQUIRE(length > 0);
-  return std::string(path, static_cast<size_t>(length));
-}
-
 } // namespace
 
 std::optional<Command> command_of_rank(
@@ -53,7 +46,7 @@ std::optional<Command> command_of_rank(
     folder_of_ranks.emplace();
   }
   return Command{
-      {own_path(), test_spec(test)},
+      {std::filesystem::read_symlink("/proc/self/exe"), test_spec(test)},
       {{"DDP_TEST_CALL", call}, {"TMPDIR", folder_of_ranks->path()}}};
 }
 

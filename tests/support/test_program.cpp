@@ -5,7 +5,6 @@
 #endif
 #include <tests/support/skip.h>
 #include <tests/support/test_program.h>
-#include <tests/support/test_spec.h>
 
 namespace ddp::test {
 namespace {
@@ -54,6 +53,18 @@ int write_cases(const std::string& path) {
 }
 
 } // namespace
+
+std::string test_spec(const std::string& name) {
+  std::string result;
+  for (const char c : name) {
+    const bool option = result.empty() && (c == '-' || c == '~');
+    if (option || c == ',' || c == '[' || c == '\\') {
+      result += '\\';
+    }
+    result += c;
+  }
+  return result;
+}
 
 int run_cases(int argc, char** argv) {
   if (argc == 3 && argv[1] == std::string("--write-cases")) {

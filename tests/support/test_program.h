@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 namespace ddp::test {
 
 /// Runs test cases as Catch2 does; the program's exit code, which is
@@ -7,5 +9,8 @@ namespace ddp::test {
 /// FILE` it writes a call of tests/cases.cmake's ddp_case() for each test case
 /// instead.
 int run_cases(int argc, char** argv);
+
+/// A test case's name as Catch2's filter that matches it alone.
+std::string test_spec(const std::string& name);
 
 } // namespace ddp::test
