@@ -139,7 +139,8 @@ TEST_CASE("what a stream cannot be is refused") {
   StreamSampler sampler(3, 0, epochs_of(9));
   sampler.set_epoch(-1);
   sampler.reset();
-  REQUIRE_THROWS_WITH(sampler.next(1), Has("epoch -1 of 9 samples is before"));
+  REQUIRE_THROWS_WITH(
+      sampler.next(1), Has("epoch -1 of 9 samples is negative"));
   StreamSampler endless(3, 0);
   REQUIRE_THROWS_WITH(
       endless.load_state_dict(sampler.state_dict()), Has("length was 9 there"));
