@@ -1,5 +1,5 @@
-#include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/formats/safetensors_index.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/module_copies.h>
 #include <checkpoint/module_entry.h>
 #include <checkpoint/prepared_file.h>
@@ -23,7 +23,8 @@ void save_checkpoint(
   detail::check_extension(path);
   detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
-    write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
+    write_checkpoint_file(
+        path, detail::to_generic_dict(detail::named_state(module)));
   });
   detail::warn_of_other_calls(
       c10::str("save_checkpoint(\"", path, "\")"), group);

@@ -1,10 +1,10 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
-#include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/formats/values.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
@@ -38,7 +38,7 @@ c10::IValue read_checkpoint_file(
     const LoadOptions& options) {
   return detail::naming_file(path, [&] {
     if (detail::is_safetensors_index(path)) {
-      return detail::tree_of(
+      return detail::to_generic_dict(
           detail::read_sharded_safetensors(path, options.memory_map()));
     }
     const detail::FileSource file(path);
@@ -75,7 +75,7 @@ std::function<void()> detail::prepare_checkpoint_file(
   check_extension(path);
   check_writable(value);
   if (sharded || writes_safetensors(path)) {
-    auto flat = flatten(value);
+    auto flat = tree_flatten(value);
     DDP_CHECK_VALUE(
         !sharded || flat.structure.empty(),
         "checkpoint '{}': an index of several files holds a dict of tensors "

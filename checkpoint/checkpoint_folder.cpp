@@ -278,10 +278,10 @@ void CheckpointFolder::set_latest(const std::string& path) const {
   check(error, "making the link", link.string());
 }
 
-void CheckpointFolder::remove_others(
+void CheckpointFolder::prune(
     const FolderEntry& newest,
     const Retention& retention) {
-  damaged_.erase(newest.path);
+  corrupt_.erase(newest.path);
   std::vector<FolderEntry> good;
   std::vector<std::string> removed;
   for (const auto& file : files()) {
@@ -292,7 +292,7 @@ void CheckpointFolder::remove_others(
   for (auto& entry : entries()) {
     if (entry.step == newest.step && entry.path != newest.path) {
       removed.push_back(entry.path);
-    } else if (damaged_.count(entry.path) == 0) {
+    } else if (corrupt_.count(entry.path) == 0) {
       good.push_back(std::move(entry));
     }
   }

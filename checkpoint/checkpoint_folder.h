@@ -67,21 +67,21 @@ class CheckpointFolder {
   /// Points the link "latest" to the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
-  /// Marks a checkpoint as corrupt: it is kept, but not counted.
-  void set_damaged(const std::string& path) {
-    damaged_.insert(path);
+  /// Says of one that it does not verify: it counts for nothing and stays.
+  void set_corrupt(const std::string& path) {
+    corrupt_.insert(path);
   }
 
-  /// Verifies `newest`; then removes the checkpoints that `retention` does not
-  /// keep, other files of the same step, and files that killed processes left.
-  void remove_others(const FolderEntry& newest, const Retention& retention);
+  /// Removes what need not stay beside `newest`, other files of its step, and
+  /// what killed processes left, once `newest` verifies.
+  void prune(const FolderEntry& newest, const Retention& retention);
 
  private:
   std::vector<std::filesystem::path> files() const;
   bool lock();
 
   std::string path_;
-  std::set<std::string> damaged_;
+  std::set<std::string> corrupt_;
   FileDescriptor lock_;
   std::string taken_by_; // what it wrote there
   bool succeeds_ = false; // on an earlier epoch

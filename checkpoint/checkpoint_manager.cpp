@@ -53,7 +53,7 @@ struct DDP_LOCAL CheckpointManager::Impl {
   TrainingState state;
   ProcessGroup group;
   CheckpointManagerOptions options;
-  /// Of the checkpoints that this run wrote or loaded, or found damaged.
+  /// Of the checkpoints that this run wrote or loaded, or found corrupt.
   int64_t last_step = -1;
   /// That this run wrote or loaded.
   int64_t newest_step = 0;
@@ -100,7 +100,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
       throw;
     }
     folder.set_latest(entry.path);
-    folder.remove_others(
+    folder.prune(
         entry,
         {options.keep_last(), options.keep_best(), options.higher_is_better()});
   };
@@ -131,7 +131,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
       if (is_whole(entry.path)) { // it was memory that is missing, say
         throw;
       }
-      folder.set_damaged(entry.path);
+      folder.set_corrupt(entry.path);
       found.skipped.push_back(detail::error_text(error));
       TORCH_WARN("ddp: a checkpoint is passed over: ", found.skipped.back());
       continue;

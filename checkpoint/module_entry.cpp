@@ -1,4 +1,4 @@
-#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/module_entry.h>
 #include <checkpoint/name_matching.h>
 #include <ddp/internal/check.h>
@@ -79,7 +79,7 @@ StateDict module_entry(
         std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
           return entry.value().isTensor();
         });
-    auto whole = flatten(content).tensors;
+    auto whole = tree_flatten(content).tensors;
     if (flat || match_names(wanted, whole.keys()).missing.empty()) {
       return whole;
     }
@@ -90,7 +90,7 @@ StateDict module_entry(
       entry != dict.end() && is_module(entry->value()),
       "the file has no entry '{}' that is a dict of tensors by name",
       chosen);
-  return flatten(entry->value()).tensors;
+  return tree_flatten(entry->value()).tensors;
 }
 
 } // namespace ddp::detail

@@ -1,4 +1,4 @@
-#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/common/checksum.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_reader.h>
@@ -57,10 +57,10 @@ void check_tensors(const StateDict& tensors) {
   }
 }
 
-std::string digest_of(const at::Tensor& tensor) {
-  detail::Digest digest;
-  digest.add(tensor.const_data_ptr(), tensor.nbytes());
-  return digest.hex();
+std::string checksum_of(const at::Tensor& tensor) {
+  detail::Checksum checksum;
+  checksum.add(tensor.const_data_ptr(), tensor.nbytes());
+  return checksum.hex();
 }
 
 at::Tensor read_tensor(
@@ -68,17 +68,18 @@ at::Tensor read_tensor(
     uint64_t data_offset,
     const detail::TensorEntry& entry,
     const std::string& expected) {
-  detail::Digest digest;
+  detail::Checksum checksum;
   const auto bytes = file.tensor(
       data_offset + entry.begin,
       entry.end - entry.begin,
-      [&](const void* data, size_t count) { digest.add(data, count); });
+      [&](const void* data, size_t count) { checksum.add(data, count); });
   DDP_CHECK(
-      expected.empty() || digest.hex() == expected,
-      "damaged: tensor '{}' has the digest {}, the header says {}; restore it "
+      expected.empty() || checksum.hex() == expected,
+      "corrupt: tensor '{}' has the checksum {}, the header says {}; restore "
+      "it "
       "from a copy",
       entry.name,
-      digest.hex(),
+      checksum.hex(),
       expected);
   return bytes;
 }
@@ -128,11 +129,11 @@ SafetensorsFile detail::read_safetensors(const ByteSource& file, bool verify) {
   result.metadata = std::move(header.metadata);
   for (size_t i = 0; i < header.entries.size(); ++i) {
     const auto& entry = header.entries[i];
-    const auto digest = header.digests.empty()
+    const auto checksum = header.checksums.empty()
         ? ""
-        : header.digests.substr(kDigestSize * (1 + i), kDigestSize);
+        : header.checksums.substr(kChecksumSize * (1 + i), kChecksumSize);
     const auto bytes = verify
-        ? read_tensor(file, header.data_offset, entry, digest)
+        ? read_tensor(file, header.data_offset, entry, checksum)
         : file.tensor(
               header.data_offset + entry.begin,
               entry.end - entry.begin,
@@ -143,18 +144,15 @@ SafetensorsFile detail::read_safetensors(const ByteSource& file, bool verify) {
   return result;
 }
 
-SafetensorsFile detail::read_safetensors(
-    const std::string& path,
-    bool memory_map) {
+SafetensorsFile detail::read_safetensors(const std::string& path, bool mmap) {
   return naming_file(path, [&] {
     const FileSource file(path);
-    return memory_map ? read_safetensors(MappedSource(file))
-                      : read_safetensors(file);
+    return mmap ? read_safetensors(MappedSource(file)) : read_safetensors(file);
   });
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  return detail::read_safetensors(path, /*memory_map=*/false);
+  return detail::read_safetensors(path, /*mmap=*/false);
 }
 
 void write_safetensors(
@@ -182,12 +180,14 @@ void write_safetensors(
     const auto tensor = detail::plain_tensor(*tensors[i]);
     file.write(tensor.const_data_ptr(), tensor.nbytes());
     text.replace(
-        detail::kDigestOffset + detail::kDigestSize * (1 + i),
-        detail::kDigestSize,
-        digest_of(tensor));
+        detail::kChecksumOffset + detail::kChecksumSize * (1 + i),
+        detail::kChecksumSize,
+        checksum_of(tensor));
   }
   text.replace(
-      detail::kDigestOffset, detail::kDigestSize, detail::header_digest(text));
+      detail::kChecksumOffset,
+      detail::kChecksumSize,
+      detail::header_checksum(text));
   file.overwrite(kLengthBytes, text.data(), text.size());
   file.commit();
 }

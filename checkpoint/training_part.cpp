@@ -1,7 +1,7 @@
 #include <ddp/checkpoint/training_state.h>
 
-#include <checkpoint/formats/common/digest.h>
-#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/common/checksum.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/random.h>
@@ -32,23 +32,23 @@ IValue unpickled(const std::vector<std::string>& all) {
   return list;
 }
 
-void add_bytes(const IValue& state, Digest& digest) {
+void add_bytes(const IValue& state, Checksum& checksum) {
   if (state.isGenericDict()) {
     for (const auto& entry : state.toGenericDict()) {
-      add_bytes(entry.value(), digest);
+      add_bytes(entry.value(), checksum);
     }
   } else if (state.isTensor()) {
     const auto tensor = plain_tensor(state.toTensor());
-    digest.add(tensor.const_data_ptr(), tensor.nbytes());
+    checksum.add(tensor.const_data_ptr(), tensor.nbytes());
   }
 }
 
 /// For a rank that no generator was saved for: a seed that depends on where
 /// rank 0's generators were.
 uint64_t derived_seed(const IValue& of_rank_0, const ProcessGroup& group) {
-  Digest digest;
-  add_bytes(of_rank_0, digest);
-  return rank_seed(digest.value(), group.size(), group.rank());
+  Checksum checksum;
+  add_bytes(of_rank_0, checksum);
+  return rank_seed(checksum.value(), group.size(), group.rank());
 }
 
 bool all_equal(c10::ArrayRef<IValue> states) {
@@ -88,7 +88,7 @@ std::vector<IValue> own_states(
 } // namespace
 
 IValue to_ivalue(const StateDict& state) {
-  return tree_of(state);
+  return to_generic_dict(state);
 }
 
 void run_all(const std::vector<std::function<void()>>& functions) {

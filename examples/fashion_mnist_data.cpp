@@ -21,7 +21,7 @@ void read(
   TORCH_CHECK(
       gzread(file.get(), target, static_cast<unsigned>(bytes)) == bytes,
       path,
-      " ends too early or is damaged: unpack or download it again");
+      " ends too early or is corrupt: unpack or download it again");
 }
 
 int64_t read_integer(const File& file, const std::string& path) {

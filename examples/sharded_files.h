@@ -40,7 +40,7 @@ class MappedShards : public torch::data::datasets::
           bytes > 0 && bytes % each == 0,
           "'",
           path,
-          "' is damaged or incomplete: its ",
+          "' is corrupt or incomplete: its ",
           bytes,
           " bytes are no whole number of records of ",
           each,

@@ -81,7 +81,7 @@ FOLDER_TEST("verify says what it verified") {
   CHECK_THAT(
       output_of(0, all),
       Matches("ok       .*own.pt: .*, by CRC-32 of its values\n"
-              "ok       .*own.safetensors: .*, by digests of every byte\n"
+              "ok       .*own.safetensors: .*, by checksums of every byte\n"
               "ok       .*libtorch.pt: .*, by CRC-32 of its values\n"
               "ok       .*foreign.safetensors: .*, the header only .*\n"));
   for (const auto& path : {own, flat, libtorch, foreign}) {
@@ -89,15 +89,15 @@ FOLDER_TEST("verify says what it verified") {
   }
   CHECK_THAT(
       output_of(1, all),
-      Matches("damaged  .*own.pt: .*damaged: the content of record .*\n"
-              "damaged  .*own.safetensors: damaged: tensor .*\n"
-              "damaged  .*libtorch.pt: .*damaged: the content of record .*\n"
+      Matches("corrupt  .*own.pt: .*corrupt: the content of record .*\n"
+              "corrupt  .*own.safetensors: corrupt: tensor .*\n"
+              "corrupt  .*libtorch.pt: .*corrupt: the content of record .*\n"
               "ok       .*foreign.safetensors: .*\n"));
   write_text(own, "");
   CHECK_THAT(
       output_of(2, {"verify", folder / "none.pt", own, foreign}),
       Has("No such file",
-          "damaged  " + own + ": it is empty\n",
+          "corrupt  " + own + ": it is empty\n",
           "ok       " + foreign));
 }
 

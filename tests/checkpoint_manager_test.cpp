@@ -210,7 +210,7 @@ FOLDER_TEST("a damaged checkpoint is passed over and said so") {
   CHECK(found->step == 2);
   CHECK(resumed.is_at(2));
   REQUIRE(found->skipped.size() == 1);
-  CHECK_THAT(found->skipped[0], Has("step-3.pt", "damaged"));
+  CHECK_THAT(found->skipped[0], Has("step-3.pt", "corrupt"));
 
   // It counts for nothing: two good ones are left.
   resumed.save(4);
@@ -236,8 +236,8 @@ FOLDER_TEST("nothing is removed where the new checkpoint is damaged") {
   detail::CheckpointFolder files(folder.path());
   flip_last_bit(folder / "step-3.pt");
   CHECK_THROWS_WITH(
-      files.remove_others({3, std::nullopt, folder / "step-3.pt"}, {1}),
-      Has("damaged"));
+      files.prune({3, std::nullopt, folder / "step-3.pt"}, {1}),
+      Has("corrupt"));
   CHECK(
       folder.names() == Names{"latest", "step-1.pt", "step-2.pt", "step-3.pt"});
 }

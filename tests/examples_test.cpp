@@ -227,7 +227,7 @@ FOLDER_TEST("the example of sharded files names a file that is damaged") {
   write_text(path, text.substr(0, text.size() - 1));
   REQUIRE_THAT(
       refusal_of(run(example(3, "sharded_files", {"--data", data}), kLong)),
-      Has("000001.shard' is damaged or incomplete"));
+      Has("000001.shard' is corrupt or incomplete"));
 }
 
 // examples/minimal: how little changes, and that it trains alike.

@@ -2,7 +2,7 @@
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
-#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/formats/values.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
@@ -50,7 +50,7 @@ c10::IValue flattened(const c10::IValue& content) {
         name);
     tensors.insert(name, value.toTensor().detach()); // as Python's state_dict
   }
-  return detail::tree_of(tensors);
+  return detail::to_generic_dict(tensors);
 }
 
 void convert(const ConvertOptions& options) {

@@ -1,6 +1,6 @@
+#include <checkpoint/command/file_info.h>
 #include <checkpoint/command/json_value.h>
 #include <checkpoint/command/leaves.h>
-#include <checkpoint/command/outline.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
 #include <checkpoint/formats/values.h>
@@ -18,23 +18,23 @@ struct InspectOptions {
   bool json = false;
 };
 
-void print_head(const std::string& path, const Outline& outline) {
+void print_head(const std::string& path, const FileInfo& info) {
   std::cout << path << '\n'
             << "  format   "
-            << (outline.is_safetensors ? "safetensors" : ".pt (zip)");
-  if (!outline.writer.empty()) {
-    std::cout << ", written by " << outline.writer;
+            << (info.is_safetensors ? "safetensors" : ".pt (zip)");
+  if (!info.writer.empty()) {
+    std::cout << ", written by " << info.writer;
   }
-  std::cout << "\n  size     " << size_text(outline.bytes);
-  if (outline.bytes >= 1024) {
-    std::cout << " (" << grouped(outline.bytes) << " bytes)";
+  std::cout << "\n  size     " << size_text(info.bytes);
+  if (info.bytes >= 1024) {
+    std::cout << " (" << grouped(info.bytes) << " bytes)";
   }
-  std::cout << "\n  digests  "
-            << (!outline.is_safetensors   ? "CRC-32 of each record"
-                    : outline.has_digests ? "of every byte"
-                                          : "none")
+  std::cout << "\n  checksum "
+            << (!info.is_safetensors     ? "CRC-32 of each record"
+                    : info.has_checksums ? "of every byte"
+                                         : "none")
             << '\n';
-  for (const auto& [key, value] : outline.metadata) {
+  for (const auto& [key, value] : info.metadata) {
     std::cout << "  metadata " << printable(key) << " = "
               << value_text(value, kLineWidth / 2) << '\n';
   }
@@ -113,11 +113,11 @@ void print_values(const std::vector<Leaf>& leaves) {
   }
 }
 
-Json to_json(const std::string& path, const Outline& outline) {
+Json to_json(const std::string& path, const FileInfo& info) {
   auto tensors = Json::array();
   auto values = Json::array();
   Extent total;
-  for (const auto& leaf : leaves_of(outline.content, /*whole_lists=*/true)) {
+  for (const auto& leaf : leaves_of(info.content, /*whole_lists=*/true)) {
     if (!leaf.value.isTensor()) {
       values.push_back({{"name", leaf.name}, {"value", json_of(leaf.value)}});
       continue;
@@ -132,11 +132,11 @@ Json to_json(const std::string& path, const Outline& outline) {
   }
   return {
       {"file", path},
-      {"format", outline.is_safetensors ? "safetensors" : "torch"},
-      {"writer", outline.writer.empty() ? Json() : Json(outline.writer)},
-      {"bytes", outline.bytes},
-      {"digests", outline.has_digests},
-      {"metadata", outline.metadata},
+      {"format", info.is_safetensors ? "safetensors" : "torch"},
+      {"writer", info.writer.empty() ? Json() : Json(info.writer)},
+      {"bytes", info.bytes},
+      {"digests", info.has_checksums},
+      {"metadata", info.metadata},
       {"tensors", std::move(tensors)},
       {"values", std::move(values)},
       {"totals",
@@ -146,14 +146,14 @@ Json to_json(const std::string& path, const Outline& outline) {
 }
 
 void inspect(const InspectOptions& options) {
-  const auto outline = read_outline(options.file);
+  const auto info = read_file_info(options.file);
   if (options.json) {
-    std::cout << dump(to_json(options.file, outline)) << '\n';
+    std::cout << dump(to_json(options.file, info)) << '\n';
     return;
   }
-  print_head(options.file, outline);
-  print_entries(outline.content);
-  const auto leaves = leaves_of(outline.content, /*whole_lists=*/true);
+  print_head(options.file, info);
+  print_entries(info.content);
+  const auto leaves = leaves_of(info.content, /*whole_lists=*/true);
   print_values(leaves);
   print_tensors(leaves);
 }

@@ -1,5 +1,5 @@
+#include <checkpoint/command/file_info.h>
 #include <checkpoint/command/leaves.h>
-#include <checkpoint/command/outline.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/text.h>
 #include <checkpoint/prepared_file.h>
@@ -12,7 +12,7 @@
 namespace ddp::command {
 
 Checkpoint read_checkpoint(const std::string& path) {
-  auto metadata = read_outline(path).metadata;
+  auto metadata = read_file_info(path).metadata;
   return {
       read_checkpoint_file(path, LoadOptions().memory_map(true)),
       std::move(metadata)};

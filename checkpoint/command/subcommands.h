@@ -12,7 +12,7 @@ void add_convert(CLI::App& app, int& exit_code);
 void add_strip_prefix(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 
-/// The exit code for corrupt or different files.
+/// Corrupt, or different.
 constexpr int kExitNegative = 1;
 
 } // namespace ddp::command

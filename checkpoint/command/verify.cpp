@@ -1,4 +1,4 @@
-#include <checkpoint/command/outline.h>
+#include <checkpoint/command/file_info.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
 #include <checkpoint/formats/common/byte_source.h>
@@ -10,12 +10,12 @@ namespace ddp::command {
 namespace {
 
 // What could have been noticed.
-const char* verified(const Outline& outline) {
-  if (outline.has_digests) {
-    return "by digests of every byte";
+const char* verified(const FileInfo& info) {
+  if (info.has_checksums) {
+    return "by checksums of every byte";
   }
-  return outline.is_safetensors ? "the header only (it has no digests)"
-                                : "by CRC-32 of its values";
+  return info.is_safetensors ? "the header only (it has no checksums)"
+                             : "by CRC-32 of its values";
 }
 
 // What an error says of the file.
@@ -33,13 +33,13 @@ int verify(const std::string& path) {
     return say("ddp-checkpoint", error.what_without_backtrace());
   }
   try {
-    const auto outline = read_outline(path);
+    const auto info = read_file_info(path);
     verify_checkpoint_file(path);
-    std::cout << "ok       " << path << ": " << size_text(outline.bytes) << ", "
-              << verified(outline) << std::endl;
+    std::cout << "ok       " << path << ": " << size_text(info.bytes) << ", "
+              << verified(info) << std::endl;
     return 0;
   } catch (const c10::Error& error) {
-    std::cout << "damaged  " << path << ": " << reason(error, path)
+    std::cout << "corrupt  " << path << ": " << reason(error, path)
               << std::endl;
     return kExitNegative;
   }
@@ -49,19 +49,16 @@ int verify(const std::string& path) {
 
 void add_verify(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
-      "verify", "Reads all of checkpoints and says what is damaged.");
+      "verify", "Reads all of checkpoints and says what is corrupt.");
   const auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files)->required()->type_name("");
   command->footer(
       ".pt files have the CRC-32 of their values, safetensors files of this "
-      "library\n"
-      "digests of every byte, others nothing: of these the header is checked, "
-      "and that\n"
-      "no data are missing.\n"
-      "Exit code: 0 if all are as they were written, 1 if one is damaged, 2 "
-      "if\n"
-      "one is not there.\n"
-      "\n"
+      "library\nchecksums of every byte, others nothing: of these the header "
+      "is "
+      "checked, and\nthat no data are missing.\n"
+      "Exit code: 0 where all are as they were written, 1 where one is "
+      "corrupt, 2 where\none is not there.\n\n"
       "Example: ddp-checkpoint verify runs/*.pt");
   command->callback([files, &exit_code] {
     for (const auto& path : *files) {

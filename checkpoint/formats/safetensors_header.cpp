@@ -15,16 +15,17 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kMetadataKey = "__metadata__";
-constexpr const char* kDigestKey = "ddp.xxh3";
+constexpr const char* kChecksumKey = "ddp.xxh3";
 
 // The two spaces tell a header that we wrote from one into which another
-// program copied our metadata, digest and all, together with tensors that it
-// changed. A digest is expected after them alone, and no bit of them can flip
+// program copied our metadata, checksum and all, together with tensors that it
+// changed. A checksum is expected after them alone, and no bit of them can flip
 // without making the text no JSON.
 constexpr const char* kOurHead = "{  ";
-constexpr const char* kOurHeadToDigest = "{  \"__metadata__\":{\"ddp.xxh3\":\"";
+constexpr const char* kOurHeadToChecksum =
+    "{  \"__metadata__\":{\"ddp.xxh3\":\"";
 static_assert(
-    std::char_traits<char>::length(kOurHeadToDigest) == kDigestOffset);
+    std::char_traits<char>::length(kOurHeadToChecksum) == kChecksumOffset);
 
 constexpr size_t kHeaderAlignment = 8;
 
@@ -176,30 +177,30 @@ SafetensorsMetadata parse_metadata(const Json& json) {
   return metadata;
 }
 
-// Moves the digests out of the metadata, where any other program's reader has
+// Moves the checksums out of the metadata, where any other program's reader has
 // to find them.
-void take_digests(const std::string& text, SafetensorsHeader& header) {
-  const auto digests = std::exchange(header.metadata[kDigestKey], {});
-  header.metadata.erase(kDigestKey);
+void take_checksums(const std::string& text, SafetensorsHeader& header) {
+  const auto checksums = std::exchange(header.metadata[kChecksumKey], {});
+  header.metadata.erase(kChecksumKey);
   if (text.rfind(kOurHead, 0) != 0) {
     return;
   }
   DDP_CHECK(
-      text.rfind(kOurHeadToDigest, 0) == 0 &&
-          digests.size() == kDigestSize * (1 + header.entries.size()),
-      "damaged: the header has no {} for {} tensors at its place; restore the "
+      text.rfind(kOurHeadToChecksum, 0) == 0 &&
+          checksums.size() == kChecksumSize * (1 + header.entries.size()),
+      "corrupt: the header has no {} for {} tensors at its place; restore the "
       "file from a copy",
-      kDigestKey,
+      kChecksumKey,
       header.entries.size());
-  const auto seen = header_digest(text);
-  const auto expected = digests.substr(0, kDigestSize);
+  const auto seen = header_checksum(text);
+  const auto expected = checksums.substr(0, kChecksumSize);
   DDP_CHECK(
       seen == expected,
-      "damaged: its header has the digest {}, it says {}; restore it from a "
+      "corrupt: its header has the checksum {}, it says {}; restore it from a "
       "copy",
       seen,
       expected);
-  header.digests = digests;
+  header.checksums = checksums;
 }
 
 void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
@@ -249,16 +250,16 @@ SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
       DDP_THROW(Error, "tensor '{}': {}", name, error.what_without_backtrace());
     }
   }
-  take_digests(text, header);
+  take_checksums(text, header);
   check_tiling(header.entries, data_bytes);
   return header;
 }
 
-std::string header_digest(std::string text) {
-  text.replace(kDigestOffset, kDigestSize, kDigestSize, '0');
-  Digest digest;
-  digest.add(text);
-  return digest.hex();
+std::string header_checksum(std::string text) {
+  text.replace(kChecksumOffset, kChecksumSize, kChecksumSize, '0');
+  Checksum checksum;
+  checksum.add(text);
+  return checksum.hex();
 }
 
 std::string safetensors_dtype(
@@ -278,10 +279,10 @@ std::string safetensors_dtype(
 }
 
 std::string format_header(const SafetensorsHeader& header) try {
-  const auto digits = kDigestSize * (1 + header.entries.size());
-  auto text = kOurHeadToDigest + std::string(digits, '0') + '"';
+  const auto digits = kChecksumSize * (1 + header.entries.size());
+  auto text = kOurHeadToChecksum + std::string(digits, '0') + '"';
   for (const auto& [key, value] : header.metadata) {
-    if (key != kDigestKey) {
+    if (key != kChecksumKey) {
       text += "," + Json(key).dump() + ":" + Json(value).dump();
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/common/checksum.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <vector>
@@ -24,15 +24,15 @@ struct SafetensorsHeader {
   SafetensorsMetadata metadata;
   /// Where the data begins in the file.
   uint64_t data_offset = 0;
-  /// The digests in a header that `format_header` wrote (of `kDigestSize`
+  /// The checksums in a header that `format_header` wrote (of `kChecksumSize`
   /// digits each, in one): that of the header's text, with zeros in the
-  /// digest's own place, and then that of each of `entries`. They are not among
-  /// `metadata`.
-  std::string digests;
+  /// checksum's own place, and then that of each of `entries`. They are not
+  /// among `metadata`.
+  std::string checksums;
 };
 
-/// The offset of the checksums in such a header.
-constexpr size_t kDigestOffset = 31;
+/// Where such a header has its checksums.
+constexpr size_t kChecksumOffset = 31;
 
 /// The dtype's name in the format. Throws `c10::TypeError` that names `tensor`
 /// if the format or this library does not support the dtype.
@@ -42,12 +42,12 @@ std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 /// checksums.
 std::string format_header(const SafetensorsHeader& header);
 
-/// The checksum of such a text, with zeros in place of the checksum.
-std::string header_digest(std::string text);
+/// The checksum of such a text, whatever is in the checksum's own place.
+std::string header_checksum(std::string text);
 
-/// Parses a header that is followed by `data_bytes` bytes in the file. Checks
-/// that its entries are well-formed and cover these bytes without gap or
-/// overlap, and the checksum of the header. Throws `c10::Error`.
+/// Reads a header whose file has `data_bytes` bytes after it, and checks that
+/// its entries are well-formed and tile those bytes without gap or overlap, and
+/// the header's own checksum. Throws `c10::Error`.
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);
 
 } // namespace ddp::detail

@@ -141,14 +141,14 @@ std::string with_shard_number(const std::string& path) {
       kIndexEnd);
 }
 
-StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
+StateDict read_sharded_safetensors(const std::string& path, bool mmap) {
   const auto folder = fs::path(path).parent_path();
   std::map<std::string, StateDict> shards;
   StateDict tensors;
   for (const auto& [name, shard] : read_weight_map(path)) {
     auto found = shards.find(shard);
     if (found == shards.end()) {
-      auto content = read_safetensors((folder / shard).string(), memory_map);
+      auto content = read_safetensors((folder / shard).string(), mmap);
       found = shards.emplace(shard, std::move(content.tensors)).first;
     }
     const auto* tensor = found->second.find(name);

@@ -19,10 +19,10 @@ bool is_safetensors_index(const std::string& path);
 /// all of them.
 std::string with_shard_number(const std::string& path);
 
-/// The tensors of the files that the index at `path` names, in the order of its
-/// names. Throws `c10::Error` if the file is not such an index, or names a file
-/// outside its folder or a tensor that is not in its file.
-StateDict read_sharded_safetensors(const std::string& path, bool memory_map);
+/// The tensors of the files that the index at `path` names, in its order of
+/// names. Throws `c10::Error` if the index is no such JSON, names a file
+/// outside its folder, or a tensor that the file does not have.
+StateDict read_sharded_safetensors(const std::string& path, bool mmap);
 
 /// Writes `tensors` to `<stem>-00001-of-0000n.safetensors`, ..., each of at
 /// most `max_shard_bytes` of data, then the index, which replaces the old one

@@ -11,8 +11,8 @@ namespace ddp::detail {
 /// tensors of a mapped file are not read.
 SafetensorsFile read_safetensors(const ByteSource& file, bool verify = true);
 
-/// Reads or maps the file at `path`; errors name it.
-SafetensorsFile read_safetensors(const std::string& path, bool memory_map);
+/// Reads or maps the file at `path`, which errors name.
+SafetensorsFile read_safetensors(const std::string& path, bool mmap);
 
 /// Whether the file at `path` is a safetensors file, by its contents, or, if
 /// these match no format, by its extension.

@@ -1,6 +1,6 @@
-#include <checkpoint/formats/pickle/pickle_machine.h>
 #include <checkpoint/formats/pickle/pickle_reader.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
+#include <checkpoint/formats/pickle/unpickler.h>
 #include <ddp/internal/check.h>
 
 #include <exception>
@@ -22,9 +22,9 @@ c10::IValue read_pickle(
     }
   };
   try {
-    PickleHeap heap(budget);
-    PickleCalls calls(heap, load_or_keep, strict);
-    return make_tree(PickleMachine(pickle, heap, calls).run(), heap, strict);
+    PickleArena arena(budget);
+    AllowedGlobals globals(arena, load_or_keep, strict);
+    return make_tree(Unpickler(pickle, arena, globals).run(), arena, strict);
   } catch (const c10::Error& error) {
     if (not_loaded) {
       std::rethrow_exception(not_loaded);

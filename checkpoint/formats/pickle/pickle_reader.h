@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
-#include <checkpoint/formats/pickle/pickle_calls.h>
+#include <checkpoint/formats/pickle/allowed_globals.h>
 
 #include <string_view>
 

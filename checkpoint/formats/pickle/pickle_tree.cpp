@@ -18,7 +18,7 @@ struct Unreadable {
 
 class TreeMaker {
  public:
-  TreeMaker(PickleHeap& heap, bool strict) : heap_(heap), strict_(strict) {}
+  TreeMaker(PickleArena& arena, bool strict) : arena_(arena), strict_(strict) {}
 
   /// `depth`: that of what the value is in.
   c10::IValue make(const PickleValue& value, int depth);
@@ -29,12 +29,12 @@ class TreeMaker {
   c10::IValue make_tuple(const PickleTuple& tuple, int depth);
   c10::IValue make_dict(const PickleDict& dict, int depth);
 
-  PickleHeap& heap_;
+  PickleArena& arena_;
   bool strict_;
 };
 
 c10::IValue TreeMaker::make(const PickleValue& value, int depth) {
-  heap_.charge(kItemBytes);
+  arena_.charge(kItemBytes);
   if (auto* const* object = std::get_if<PickleObject*>(&value)) {
     return make_content(**object, depth);
   }
@@ -51,9 +51,9 @@ c10::IValue TreeMaker::make(const PickleValue& value, int depth) {
 }
 
 c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
-  heap_.charge(kContainerBytes);
+  arena_.charge(kContainerBytes);
   if (const auto* text = std::get_if<std::string>(&object.content)) {
-    heap_.charge(text->size());
+    arena_.charge(text->size());
     return *text;
   }
   check_depth(depth);
@@ -108,7 +108,7 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
         "a dict has a key that is a {}; keys must be strings or integers",
         key.tagKind());
   }
-  heap_.charge(dict_slots(keys) * kDictSlotBytes);
+  arena_.charge(dict_slots(keys) * kDictSlotBytes);
   auto result = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
     DDP_CHECK(
@@ -121,9 +121,12 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
 
 } // namespace
 
-c10::IValue make_tree(const PickleValue& value, PickleHeap& heap, bool strict) {
+c10::IValue make_tree(
+    const PickleValue& value,
+    PickleArena& arena,
+    bool strict) {
   try {
-    return TreeMaker(heap, strict).make(value, 0);
+    return TreeMaker(arena, strict).make(value, 0);
   } catch (const Unreadable& unreadable) {
     DDP_THROW(
         Error,

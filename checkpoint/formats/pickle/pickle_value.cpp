@@ -6,7 +6,7 @@
 
 namespace ddp::detail {
 
-void PickleHeap::charge(uint64_t bytes) {
+void PickleArena::charge(uint64_t bytes) {
   DDP_CHECK(
       bytes <= left_,
       "its values need far more memory than the size of the file");

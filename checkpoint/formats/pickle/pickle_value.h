@@ -57,12 +57,12 @@ struct PickleObject {
 
 /// The objects of one pickle.
 ///
-/// They refer to each other by plain pointers, and are all freed at once, so
-/// cycles and deep nesting are harmless.
-class PickleHeap {
+/// They refer to each other by plain pointers, and all go at once: neither
+/// cycles nor depth matter.
+class PickleArena {
  public:
-  /// Allows `budget` bytes; more throws `c10::Error`.
-  explicit PickleHeap(uint64_t budget) : left_(budget) {}
+  /// Allows `budget` bytes; what needs more throws `c10::Error`.
+  explicit PickleArena(uint64_t budget) : left_(budget) {}
 
   template <typename Content>
   PickleObject* create(Content content) {

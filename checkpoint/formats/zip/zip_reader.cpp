@@ -86,7 +86,7 @@ uint64_t find_end(const ByteSource& source) {
 Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   DDP_CHECK(
       locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
-      "damaged: its 64-bit end record would be at byte {}, behind its locator "
+      "corrupt: its 64-bit end record would be at byte {}, behind its locator "
       "at {}",
       at,
       locator);
@@ -94,7 +94,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   DDP_CHECK(
       u32_at(end, 0) == zip::kEnd64 &&
           u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
-      "damaged: there is no 64-bit end record at byte {}",
+      "corrupt: there is no 64-bit end record at byte {}",
       at);
   DDP_CHECK(
       u32_at(end, 16) == 0 && u32_at(end, 20) == 0 &&
@@ -107,7 +107,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
 void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
   DDP_CHECK(
       seen == escape || seen == expected,
-      "damaged: its end records say {} and {}",
+      "corrupt: its end records say {} and {}",
       seen,
       expected);
 }
@@ -135,14 +135,14 @@ Directory find_directory(const ByteSource& source) {
   DDP_CHECK(
       directory.offset <= position &&
           directory.size == position - directory.offset,
-      "damaged: its directory of {} bytes at byte {} does not end where the "
+      "corrupt: its directory of {} bytes at byte {} does not end where the "
       "end record begins, at {}",
       directory.size,
       directory.offset,
       position);
   DDP_CHECK(
       directory.entries <= directory.size / zip::kCentralHeaderSize,
-      "damaged: a directory of {} bytes cannot have {} records",
+      "corrupt: a directory of {} bytes cannot have {} records",
       directory.size,
       directory.entries);
   return directory;
@@ -156,7 +156,7 @@ void read_extra64(
   while (!wanted.empty()) {
     DDP_CHECK(
         extra.size() >= zip::kExtraHeaderSize,
-        "damaged: record '{}' has no 64-bit sizes",
+        "corrupt: record '{}' has no 64-bit sizes",
         name);
     const auto id = u16_at(extra, 0);
     const uint64_t size = u16_at(extra, 2);
@@ -177,14 +177,14 @@ ZipRecord take_record(std::string_view& directory) {
   DDP_CHECK(
       directory.size() >= zip::kCentralHeaderSize &&
           u32_at(directory, 0) == zip::kCentralHeader,
-      "damaged: its directory has something else where a record is expected");
+      "corrupt: its directory has something else where a record is expected");
   const uint64_t name_size = u16_at(directory, 28);
   const uint64_t extra_size = u16_at(directory, 30);
   const auto size =
       zip::kCentralHeaderSize + name_size + extra_size + u16_at(directory, 32);
   DDP_CHECK(
       size <= directory.size(),
-      "damaged: its directory ends in the middle of a record");
+      "corrupt: its directory ends in the middle of a record");
   ZipRecord record;
   record.name = directory.substr(zip::kCentralHeaderSize, name_size);
   DDP_CHECK(
@@ -208,7 +208,7 @@ ZipRecord take_record(std::string_view& directory) {
       wanted);
   DDP_CHECK(
       record.compressed || record.stored_size == record.size,
-      "damaged: record '{}' has {} bytes that take {}",
+      "corrupt: record '{}' has {} bytes that take {}",
       record.name,
       record.size,
       record.stored_size);
@@ -219,7 +219,7 @@ ZipRecord take_record(std::string_view& directory) {
 void check_crc(const ZipRecord& record, uint32_t crc) {
   DDP_CHECK(
       crc == record.crc,
-      "damaged: the content of record '{}' has the CRC-32 {}, the directory "
+      "corrupt: the content of record '{}' has the CRC-32 {}, the directory "
       "says {}; restore it from a copy",
       record.name,
       crc,
@@ -261,7 +261,7 @@ void ZipReader::read_directory() {
   }
   DDP_CHECK(
       rest.empty(),
-      "damaged: its directory has {} bytes more than its {} records take",
+      "corrupt: its directory has {} bytes more than its {} records take",
       rest.size(),
       directory.entries);
   for (auto& record : records_) {
@@ -282,7 +282,7 @@ void ZipReader::find_content(ZipRecord& record) const {
   DDP_CHECK(
       record.header <= source_.size() &&
           bytes <= source_.size() - record.header,
-      "damaged: record '{}' would begin at byte {} of {}",
+      "corrupt: record '{}' would begin at byte {} of {}",
       record.name,
       record.header,
       source_.size());
@@ -292,12 +292,12 @@ void ZipReader::find_content(ZipRecord& record) const {
           u16_at(header, 26) == record.name.size() &&
           header.compare(
               zip::kLocalHeaderSize, record.name.size(), record.name) == 0,
-      "damaged: record '{}' does not begin at byte {}",
+      "corrupt: record '{}' does not begin at byte {}",
       record.name,
       record.header);
   DDP_CHECK(
       (u16_at(header, 8) != zip::kStored) == record.compressed,
-      "damaged: record '{}' is compressed in one place and not in another",
+      "corrupt: record '{}' is compressed in one place and not in another",
       record.name);
   if ((u16_at(header, 6) & zip::kSizesFollow) == 0) {
     check_crc(record, u32_at(header, 14));
@@ -313,7 +313,7 @@ void ZipReader::check_overlaps(
     const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
     DDP_CHECK(
         record.offset <= limit && record.stored_size <= limit - record.offset,
-        "damaged: the {} bytes of record '{}' at byte {} reach beyond what "
+        "corrupt: the {} bytes of record '{}' at byte {} reach beyond what "
         "follows, at {}",
         record.stored_size,
         record.name,

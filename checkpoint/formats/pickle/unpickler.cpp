@@ -1,4 +1,4 @@
-#include <checkpoint/formats/pickle/pickle_machine.h>
+#include <checkpoint/formats/pickle/unpickler.h>
 #include <ddp/internal/check.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@ namespace ddp::detail {
 using Op = torch::jit::PickleOpCode;
 
 /// What each opcode does, as `dispatch` of Python's pickle.py.
-struct PickleMachine::Handlers {
-  using M = PickleMachine;
+struct Unpickler::Handlers {
+  using M = Unpickler;
 
   static constexpr std::pair<Op, void (*)(M&)> kAll[] = {
       {Op::PROTO, [](M& m) { m.check_protocol(); }},
@@ -34,10 +34,10 @@ struct PickleMachine::Handlers {
       {Op::TUPLE2, [](M& m) { m.push_tuple(m.pop_many(2)); }},
       {Op::TUPLE3, [](M& m) { m.push_tuple(m.pop_many(3)); }},
       {Op::TUPLE, [](M& m) { m.push_tuple(m.pop_to_mark()); }},
-      {Op::EMPTY_LIST, [](M& m) { m.push(m.heap_.create(PickleList{})); }},
+      {Op::EMPTY_LIST, [](M& m) { m.push(m.arena_.create(PickleList{})); }},
       {Op::APPEND, [](M& m) { m.append(m.pop_many(1)); }},
       {Op::APPENDS, [](M& m) { m.append(m.pop_to_mark()); }},
-      {Op::EMPTY_DICT, [](M& m) { m.push(m.heap_.create(PickleDict{})); }},
+      {Op::EMPTY_DICT, [](M& m) { m.push(m.arena_.create(PickleDict{})); }},
       {Op::SETITEM, [](M& m) { m.set_items(m.pop_many(2)); }},
       {Op::SETITEMS, [](M& m) { m.set_items(m.pop_to_mark()); }},
       {Op::BUILD, [](M& m) { m.build(); }},
@@ -48,9 +48,10 @@ struct PickleMachine::Handlers {
       {Op::LONG_BINGET, [](M& m) { m.push_memo(m.take<uint32_t>()); }},
       {Op::GLOBAL, [](M& m) { m.push_global(); }},
       {Op::STACK_GLOBAL, [](M& m) { m.push_stack_global(); }},
-      {Op::REDUCE, [](M& m) { m.push_result(&PickleCalls::call); }},
-      {Op::NEWOBJ, [](M& m) { m.push_result(&PickleCalls::create); }},
-      {Op::BINPERSID, [](M& m) { m.push(m.calls_.storage(m.pop())); }}};
+      {Op::REDUCE, [](M& m) { m.push_result(&AllowedGlobals::reduce); }},
+      {Op::NEWOBJ, [](M& m) { m.push_result(&AllowedGlobals::new_object); }},
+      {Op::BINPERSID,
+       [](M& m) { m.push(m.globals_.persistent_load(m.pop())); }}};
 };
 
 namespace {
@@ -78,13 +79,13 @@ constexpr std::pair<Op, const char*> kRefused[] = {
 
 } // namespace
 
-PickleMachine::PickleMachine(
+Unpickler::Unpickler(
     std::string_view pickle,
-    PickleHeap& heap,
-    PickleCalls& calls)
-    : bytes_(pickle), heap_(heap), calls_(calls) {}
+    PickleArena& arena,
+    AllowedGlobals& globals)
+    : bytes_(pickle), arena_(arena), globals_(globals) {}
 
-PickleValue PickleMachine::run() {
+PickleValue Unpickler::run() {
   for (;;) {
     const auto start = bytes_.position();
     const auto opcode = take<Op>();
@@ -109,7 +110,7 @@ PickleValue PickleMachine::run() {
   return result;
 }
 
-void PickleMachine::step(Op opcode) {
+void Unpickler::step(Op opcode) {
   for (const auto& [known, handle] : Handlers::kAll) {
     if (opcode == known) {
       return handle(*this);
@@ -128,7 +129,7 @@ void PickleMachine::step(Op opcode) {
       static_cast<int>(static_cast<unsigned char>(opcode)));
 }
 
-void PickleMachine::check_protocol() {
+void Unpickler::check_protocol() {
   const int protocol = take<uint8_t>();
   DDP_CHECK(
       protocol <= kNewestProtocol,
@@ -137,27 +138,27 @@ void PickleMachine::check_protocol() {
       kNewestProtocol);
 }
 
-void PickleMachine::mark() {
-  heap_.charge(sizeof(size_t));
+void Unpickler::mark() {
+  arena_.charge(sizeof(size_t));
   marks_.push_back(stack_.size());
 }
 
-void PickleMachine::push_text(uint64_t bytes) {
+void Unpickler::push_text(uint64_t bytes) {
   const auto text = bytes_.take(bytes);
-  heap_.charge(bytes);
-  push(heap_.create(std::string(text)));
+  arena_.charge(bytes);
+  push(arena_.create(std::string(text)));
 }
 
-void PickleMachine::push_tuple(std::vector<PickleValue> items) {
-  push(heap_.create(PickleTuple{std::move(items)}));
+void Unpickler::push_tuple(std::vector<PickleValue> items) {
+  push(arena_.create(PickleTuple{std::move(items)}));
 }
 
-void PickleMachine::push_global() {
+void Unpickler::push_global() {
   const auto module = bytes_.take_line();
-  push(calls_.global(module, bytes_.take_line()));
+  push(globals_.find_class(module, bytes_.take_line()));
 }
 
-void PickleMachine::push_stack_global() {
+void Unpickler::push_stack_global() {
   const auto names = pop_many(2);
   const auto* module = content_of<std::string>(names[0]);
   const auto* name = content_of<std::string>(names[1]);
@@ -166,23 +167,23 @@ void PickleMachine::push_stack_global() {
       "a name of Python's is not a string but {} and {}",
       kind_of(names[0]),
       kind_of(names[1]));
-  push(calls_.global(*module, *name));
+  push(globals_.find_class(*module, *name));
 }
 
-void PickleMachine::push_result(PickleCalls::Function function) {
+void Unpickler::push_result(AllowedGlobals::Function function) {
   const auto values = pop_many(2);
-  push((calls_.*function)(values[0], values[1]));
+  push((globals_.*function)(values[0], values[1]));
 }
 
-void PickleMachine::push(PickleValue value) {
+void Unpickler::push(PickleValue value) {
   if (stack_.size() == stack_.capacity()) {
-    heap_.charge((stack_.size() + 1) * sizeof(PickleValue));
+    arena_.charge((stack_.size() + 1) * sizeof(PickleValue));
   }
   stack_.push_back(value);
 }
 
 // Values below a mark belong to what is not complete yet.
-std::vector<PickleValue> PickleMachine::pop_many(size_t count) {
+std::vector<PickleValue> Unpickler::pop_many(size_t count) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   DDP_CHECK(
       stack_.size() - floor >= count,
@@ -195,18 +196,18 @@ std::vector<PickleValue> PickleMachine::pop_many(size_t count) {
   return items;
 }
 
-std::vector<PickleValue> PickleMachine::pop_to_mark() {
+std::vector<PickleValue> Unpickler::pop_to_mark() {
   DDP_CHECK(!marks_.empty(), "there is no mark on the stack");
   auto items = pop_many(stack_.size() - marks_.back());
   marks_.pop_back();
   return items;
 }
 
-PickleValue PickleMachine::pop() {
+PickleValue Unpickler::pop() {
   return pop_many(1)[0];
 }
 
-PickleValue& PickleMachine::top() {
+PickleValue& Unpickler::top() {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   DDP_CHECK(stack_.size() > floor, "the stack is empty");
   return stack_.back();
@@ -214,7 +215,7 @@ PickleValue& PickleMachine::top() {
 
 // Pickles number what they memoize from 0, so that no index is larger than the
 // pickle.
-void PickleMachine::memoize(uint64_t index) {
+void Unpickler::memoize(uint64_t index) {
   DDP_CHECK(
       index < bytes_.size(),
       "it numbers a value {}, but has only {} bytes",
@@ -222,7 +223,7 @@ void PickleMachine::memoize(uint64_t index) {
       bytes_.size());
   if (index >= memo_.size()) {
     const auto size = std::max<uint64_t>(2 * memo_.size(), index + 1);
-    heap_.charge((size - memo_.size()) * sizeof(PickleValue));
+    arena_.charge((size - memo_.size()) * sizeof(PickleValue));
     memo_.resize(size);
     memo_set_.resize(size);
   }
@@ -231,7 +232,7 @@ void PickleMachine::memoize(uint64_t index) {
   memo_set_[index] = true;
 }
 
-void PickleMachine::push_memo(uint64_t index) {
+void Unpickler::push_memo(uint64_t index) {
   DDP_CHECK(
       index < memo_.size() && memo_set_[index],
       "it refers to value {}, which does not exist",
@@ -239,17 +240,17 @@ void PickleMachine::push_memo(uint64_t index) {
   push(memo_[index]);
 }
 
-void PickleMachine::append(std::vector<PickleValue> items) {
+void Unpickler::append(std::vector<PickleValue> items) {
   if (content_of<PickleUnknown>(top())) {
     return;
   }
   auto* list = content_of<PickleList>(top());
   DDP_CHECK(list != nullptr, "it appends to {}, not to a list", kind_of(top()));
-  heap_.charge(items.size() * sizeof(PickleValue));
+  arena_.charge(items.size() * sizeof(PickleValue));
   list->items.insert(list->items.end(), items.begin(), items.end());
 }
 
-void PickleMachine::set_items(std::vector<PickleValue> items) {
+void Unpickler::set_items(std::vector<PickleValue> items) {
   if (content_of<PickleUnknown>(top())) {
     return;
   }
@@ -257,13 +258,13 @@ void PickleMachine::set_items(std::vector<PickleValue> items) {
   DDP_CHECK(
       dict != nullptr, "it sets items of {}, not of a dict", kind_of(top()));
   DDP_CHECK(items.size() % 2 == 0, "a key of a dict has no value");
-  heap_.charge(items.size() * sizeof(PickleValue));
+  arena_.charge(items.size() * sizeof(PickleValue));
   dict->items.insert(dict->items.end(), items.begin(), items.end());
 }
 
 // Attributes: of an OrderedDict they are the `_metadata` of a state_dict, of
 // one of LibTorch's archives its items.
-void PickleMachine::build() {
+void Unpickler::build() {
   const auto state = pop();
   if (content_of<PickleUnknown>(top())) {
     return;

@@ -10,28 +10,28 @@ namespace ddp::detail {
 /// Loads the file's storage with a key.
 using LoadStorage = std::function<at::Storage(const std::string& key)>;
 
-/// Implements the names on the allow-list. Each checks its arguments, and
-/// throws `c10::Error` that names an unknown one.
-class PickleCalls {
+/// What the names on the allow-list do. Each checks what it gets, and throws
+/// `c10::Error` naming what it does not understand.
+class AllowedGlobals {
  public:
   /// `load` is called once for each key. Unless `strict`, names that are not on
-  /// the list become unknown values, and calling them does nothing.
-  PickleCalls(PickleHeap& heap, LoadStorage load, bool strict);
+  /// the list stand for themselves, and nothing happens when they are called.
+  AllowedGlobals(PickleArena& arena, LoadStorage load, bool strict);
 
-  /// The value of a name.
-  PickleValue global(const std::string& module, const std::string& name);
+  /// What a name stands for.
+  PickleValue find_class(const std::string& module, const std::string& name);
 
   using Function =
-      PickleValue (PickleCalls::*)(const PickleValue&, const PickleValue&);
+      PickleValue (AllowedGlobals::*)(const PickleValue&, const PickleValue&);
 
   /// Calls `function`, which has to be one of Python's names, with `arguments`.
-  PickleValue call(const PickleValue& function, const PickleValue& arguments);
+  PickleValue reduce(const PickleValue& function, const PickleValue& arguments);
 
-  /// An object of `type`, which must be that of a LibTorch archive.
-  PickleValue create(const PickleValue& type, const PickleValue& arguments);
+  /// An object of the type, which is one of LibTorch's archives.
+  PickleValue new_object(const PickleValue& type, const PickleValue& arguments);
 
-  /// The storage with a persistent id.
-  PickleValue storage(const PickleValue& id);
+  /// The storage that a persistent id stands for.
+  PickleValue persistent_load(const PickleValue& id);
 
  private:
   const at::Storage& storage_of(const std::string& key, uint64_t bytes);
@@ -43,7 +43,7 @@ class PickleCalls {
   PickleValue make_parameter(const std::vector<PickleValue>& arguments);
   PickleValue make_from_type(const std::vector<PickleValue>& arguments);
 
-  PickleHeap& heap_;
+  PickleArena& arena_;
   LoadStorage load_;
   bool strict_;
   std::map<std::string, at::Storage> storages_;

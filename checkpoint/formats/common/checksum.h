@@ -9,13 +9,13 @@
 
 namespace ddp::detail {
 
-/// The number of hexadecimal digits in a digest.
-constexpr size_t kDigestSize = 16;
+/// How many hexadecimal digits a checksum has.
+constexpr size_t kChecksumSize = 16;
 
-/// XXH3 of 64 bits (https://xxhash.com) of bytes that are added piece by piece.
-class Digest {
+/// XXH3 of 64 bits (https://xxhash.com) of bytes that come piece by piece.
+class Checksum {
  public:
-  Digest();
+  Checksum();
   void add(const void* data, size_t bytes);
   void add(const std::string& text) {
     add(text.data(), text.size());

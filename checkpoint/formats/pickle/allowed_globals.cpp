@@ -1,5 +1,5 @@
 #include <ATen/ops/empty.h>
-#include <checkpoint/formats/pickle/pickle_calls.h>
+#include <checkpoint/formats/pickle/allowed_globals.h>
 #include <checkpoint/formats/pickle/pickle_globals.h>
 #include <ddp/internal/check.h>
 
@@ -159,14 +159,17 @@ at::Tensor view_of(
 
 } // namespace
 
-PickleCalls::PickleCalls(PickleHeap& heap, LoadStorage load, bool strict)
-    : heap_(heap), load_(std::move(load)), strict_(strict) {}
+AllowedGlobals::AllowedGlobals(
+    PickleArena& arena,
+    LoadStorage load,
+    bool strict)
+    : arena_(arena), load_(std::move(load)), strict_(strict) {}
 
-PickleValue PickleCalls::global(
+PickleValue AllowedGlobals::find_class(
     const std::string& module,
     const std::string& name) {
   if (const auto* known = find_global(module, name)) {
-    return heap_.create(known);
+    return arena_.create(known);
   }
   DDP_CHECK(
       !strict_,
@@ -177,11 +180,11 @@ PickleValue PickleCalls::global(
       "these",
       module,
       name);
-  heap_.charge(module.size() + name.size());
-  return heap_.create(PickleUnknown{module + "." + name});
+  arena_.charge(module.size() + name.size());
+  return arena_.create(PickleUnknown{module + "." + name});
 }
 
-PickleValue PickleCalls::call(
+PickleValue AllowedGlobals::reduce(
     const PickleValue& function,
     const PickleValue& arguments) {
   if (content_of<PickleUnknown>(function)) {
@@ -220,7 +223,7 @@ PickleValue PickleCalls::call(
   }
 }
 
-PickleValue PickleCalls::create(
+PickleValue AllowedGlobals::new_object(
     const PickleValue& type,
     const PickleValue& arguments) {
   if (content_of<PickleUnknown>(type)) {
@@ -234,10 +237,10 @@ PickleValue PickleCalls::create(
   check_count(expect<PickleTuple>(arguments, "a tuple").items, 0, 0);
   PickleDict archive;
   archive.archive = true;
-  return heap_.create(std::move(archive));
+  return arena_.create(std::move(archive));
 }
 
-PickleValue PickleCalls::storage(const PickleValue& id) {
+PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   const auto& values =
       expect<PickleTuple>(id, "a tuple as persistent id").items;
   DDP_CHECK(values.size() == 5, "a persistent id of {} values", values.size());
@@ -265,10 +268,10 @@ PickleValue PickleCalls::storage(const PickleValue& id) {
       "storage '{}' would have more than 64 bits can count: {} elements",
       key,
       count);
-  return heap_.create(PickleStorage{storage_of(key, bytes), dtype});
+  return arena_.create(PickleStorage{storage_of(key, bytes), dtype});
 }
 
-const at::Storage& PickleCalls::storage_of(
+const at::Storage& AllowedGlobals::storage_of(
     const std::string& key,
     uint64_t bytes) {
   auto found = storages_.find(key);
@@ -285,7 +288,7 @@ const at::Storage& PickleCalls::storage_of(
 }
 
 // Python 2 wrote a list of pairs, Python 3 fills the dict afterwards.
-PickleValue PickleCalls::make_dict(const Values& arguments) {
+PickleValue AllowedGlobals::make_dict(const Values& arguments) {
   check_count(arguments, 0, 1);
   PickleDict dict;
   if (!arguments.empty()) {
@@ -296,26 +299,26 @@ PickleValue PickleCalls::make_dict(const Values& arguments) {
           ? list->items
           : expect<PickleTuple>(item, "a pair").items;
       DDP_CHECK(pair.size() == 2, "a pair of {} values", pair.size());
-      heap_.charge(2 * sizeof(PickleValue));
+      arena_.charge(2 * sizeof(PickleValue));
       dict.items.insert(dict.items.end(), pair.begin(), pair.end());
     }
   }
-  return heap_.create(std::move(dict));
+  return arena_.create(std::move(dict));
 }
 
-PickleValue PickleCalls::make_counter(const Values& arguments) {
+PickleValue AllowedGlobals::make_counter(const Values& arguments) {
   check_count(arguments, 0, 1);
   PickleDict dict;
   if (!arguments.empty()) {
     dict = expect<PickleDict>(arguments[0], "a dict");
-    heap_.charge(dict.items.size() * sizeof(PickleValue));
+    arena_.charge(dict.items.size() * sizeof(PickleValue));
   }
-  return heap_.create(std::move(dict));
+  return arena_.create(std::move(dict));
 }
 
 // (storage, offset, size, stride, requires_grad, hooks, dtype, metadata): the
 // first has four of them, and only the third has a dtype.
-PickleValue PickleCalls::make_tensor(
+PickleValue AllowedGlobals::make_tensor(
     const PickleGlobal& function,
     const Values& arguments) {
   const bool first = function.meaning == PickleMeaning::kRebuildTensor;
@@ -324,7 +327,7 @@ PickleValue PickleCalls::make_tensor(
   check_count(arguments, count, first ? count : count + 1);
   const auto& storage = expect<PickleStorage>(arguments[0], "a storage");
   const auto dtype = third ? expect_dtype(arguments[6]) : storage.dtype;
-  heap_.charge(kTensorBytes);
+  arena_.charge(kTensorBytes);
   auto tensor = view_of(storage, dtype, arguments);
   if (!first) {
     check_hooks(arguments[5]);
@@ -333,21 +336,21 @@ PickleValue PickleCalls::make_tensor(
     }
     require_gradients(tensor, expect<bool>(arguments[4], "requires_grad"));
   }
-  return heap_.create(std::move(tensor));
+  return arena_.create(std::move(tensor));
 }
 
 // (data, requires_grad, hooks), and with state its Python attributes.
-PickleValue PickleCalls::make_parameter(const Values& arguments) {
+PickleValue AllowedGlobals::make_parameter(const Values& arguments) {
   check_count(arguments, 3, 4);
-  heap_.charge(kTensorBytes);
+  arena_.charge(kTensorBytes);
   auto tensor = expect<at::Tensor>(arguments[0], "a tensor").detach();
   check_hooks(arguments[2]);
   require_gradients(tensor, expect<bool>(arguments[1], "requires_grad"));
-  return heap_.create(std::move(tensor));
+  return arena_.create(std::move(tensor));
 }
 
 // (function, type, its arguments, Python attributes) of a tensor with any.
-PickleValue PickleCalls::make_from_type(const Values& arguments) {
+PickleValue AllowedGlobals::make_from_type(const Values& arguments) {
   check_count(arguments, 4, 4);
   const auto* function =
       expect<const PickleGlobal*>(arguments[0], "a function to call");
@@ -355,7 +358,7 @@ PickleValue PickleCalls::make_from_type(const Values& arguments) {
   DDP_CHECK(
       function->meaning != PickleMeaning::kRebuildFromType, "it calls itself");
   DDP_CHECK(type->meaning == PickleMeaning::kTensorType, "type {}", type->name);
-  return call(arguments[0], arguments[2]);
+  return reduce(arguments[0], arguments[2]);
 }
 
 } // namespace ddp::detail

@@ -6,13 +6,13 @@
 
 namespace ddp::command {
 
-/// The contents of a checkpoint without the data of its tensors.
-struct Outline {
+/// What a checkpoint says of itself.
+struct FileInfo {
   bool is_safetensors = false;
   /// The program that wrote it, such as "ddp"; empty if unknown.
   std::string writer;
-  /// Whether checksums cover every byte, in a safetensors file.
-  bool has_digests = false;
+  /// Of every byte, in a safetensors file.
+  bool has_checksums = false;
   uint64_t bytes = 0;
   /// The value; its tensors are mapped pages of the file, not read yet.
   c10::IValue content;
@@ -21,8 +21,8 @@ struct Outline {
   SafetensorsMetadata metadata;
 };
 
-/// Reads the file except the data of its tensors. Throws `c10::Error` that
-/// names the file.
-Outline read_outline(const std::string& path);
+/// Reads all of the file but what its tensors contain. Throws `c10::Error`
+/// that names the file.
+FileInfo read_file_info(const std::string& path);
 
 } // namespace ddp::command

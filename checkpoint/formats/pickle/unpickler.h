@@ -1,19 +1,21 @@
 #pragma once
 
+#include <checkpoint/formats/pickle/allowed_globals.h>
 #include <checkpoint/formats/pickle/pickle_bytes.h>
-#include <checkpoint/formats/pickle/pickle_calls.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
 #include <torch/csrc/jit/serialization/pickler_helper.h>
 
 namespace ddp::detail {
 
 /// Runs the opcodes of a pickle.
-class PickleMachine {
+class Unpickler {
  public:
-  PickleMachine(std::string_view pickle, PickleHeap& heap, PickleCalls& calls);
+  Unpickler(
+      std::string_view pickle,
+      PickleArena& arena,
+      AllowedGlobals& globals);
 
-  /// Runs the pickle, and returns the value that is left on the stack; its
-  /// objects live in the heap.
+  /// What the pickle leaves on the stack; its objects live in the arena.
   PickleValue run();
 
  private:
@@ -26,7 +28,7 @@ class PickleMachine {
   void push_tuple(std::vector<PickleValue> items);
   void push_global();
   void push_stack_global();
-  void push_result(PickleCalls::Function function);
+  void push_result(AllowedGlobals::Function function);
 
   template <typename Number>
   Number take() {
@@ -44,8 +46,8 @@ class PickleMachine {
   void build();
 
   PickleBytes bytes_;
-  PickleHeap& heap_;
-  PickleCalls& calls_;
+  PickleArena& arena_;
+  AllowedGlobals& globals_;
   std::vector<PickleValue> stack_;
   std::vector<size_t> marks_; // sizes of the stack
   std::vector<PickleValue> memo_;

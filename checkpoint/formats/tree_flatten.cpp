@@ -1,4 +1,4 @@
-#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/formats/values.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
@@ -182,8 +182,8 @@ bool is_dict_of_tensors(const IValue& value, size_t tensors) {
 
 } // namespace
 
-FlatTree flatten(const IValue& value) {
-  FlatTree flat;
+FlattenedTree tree_flatten(const IValue& value) {
+  FlattenedTree flat;
   const auto json = flatten_value(value, "", flat.tensors);
   if (!is_dict_of_tensors(value, flat.tensors.size())) {
     flat.structure = json.dump();
@@ -191,7 +191,9 @@ FlatTree flatten(const IValue& value) {
   return flat;
 }
 
-IValue unflatten(const std::string& structure, const StateDict& tensors) try {
+IValue tree_unflatten(
+    const std::string& structure,
+    const StateDict& tensors) try {
   return unflatten_value(Json::parse(structure), tensors, 0);
 } catch (const Json::exception& error) {
   DDP_THROW(Error, "its metadata are not a tree of values: {}", error.what());
@@ -199,11 +201,11 @@ IValue unflatten(const std::string& structure, const StateDict& tensors) try {
 
 IValue take_value(SafetensorsFile& file) {
   const auto structure = file.metadata.extract(kTreeKey);
-  return structure.empty() ? tree_of(file.tensors)
-                           : unflatten(structure.mapped(), file.tensors);
+  return structure.empty() ? to_generic_dict(file.tensors)
+                           : tree_unflatten(structure.mapped(), file.tensors);
 }
 
-IValue tree_of(const StateDict& tensors) {
+IValue to_generic_dict(const StateDict& tensors) {
   auto dict = new_dict();
   for (const auto& entry : tensors) {
     dict.insert(entry.key(), entry.value());
