@@ -63,7 +63,8 @@ bool has_ended(pid_t pid) {
 
 void check_ended(const std::vector<pid_t>& pids) {
   for (const auto pid : pids) {
-    CHECK(becomes_true([&] { return has_ended(pid); }));
+    const auto ended = [&] { return has_ended(pid); };
+    CHECK(becomes_true(ended, std::chrono::seconds(10)));
   }
 }
 
