@@ -16,7 +16,7 @@ struct Result {
 Result train(int ranks, const Words& arguments) {
   const auto words = match(
       output_of(example(ranks, "mixed_precision", arguments)),
-      R"(loss (\S+) at first, (\S+) at last\n(\d+) of 60 steps skipped, scale (\d+))");
+      R"(loss (\S+) at first, (\S+) at last\n\[0\] (\d+) of 60 steps skipped, scale (\d+))");
   return {
       std::stod(words[0]),
       std::stod(words[1]),

@@ -278,7 +278,7 @@ RANKS_TEST("what a hook throws need not be a std::exception") {
   auto net = std::make_shared<BranchNet>();
   Reducer reducer(net, group, with_hook(hook));
   REQUIRE_THROWS_AS(failure_of(*net, group), int);
-  REQUIRE_THAT(failure_of(*net, group), Has("construct the Reducer anew"));
+  REQUIRE_THAT(failure_of(*net, group), Has("construct a new Reducer"));
 }
 
 } // namespace ddp::test::reducer_failure_test
