@@ -39,12 +39,12 @@ c10::IValue read_checkpoint_file(
   return detail::naming_file(path, [&] {
     if (detail::is_safetensors_index(path)) {
       return detail::to_generic_dict(
-          detail::read_sharded_safetensors(path, options.memory_map()));
+          detail::read_sharded_safetensors(path, options.mmap()));
     }
     const detail::FileSource file(path);
     const bool strict = options.strict();
-    return options.memory_map() ? read(detail::MappedSource(file), path, strict)
-                                : read(file, path, strict);
+    return options.mmap() ? read(detail::MappedSource(file), path, strict)
+                          : read(file, path, strict);
   });
 }
 
@@ -53,7 +53,7 @@ void write_checkpoint_file(const std::string& path, const c10::IValue& value) {
 }
 
 void verify_checkpoint_file(const std::string& path) {
-  read_checkpoint_file(path, LoadOptions().memory_map(true));
+  read_checkpoint_file(path, LoadOptions().mmap(true));
 }
 
 void detail::check_extension(const std::string& path) {

@@ -65,8 +65,7 @@ FOLDER_TEST("a tree of values is the same in each format") {
     const auto path = folder / ("a" + format);
     write_checkpoint_file(path, small_value());
     for (const bool map : {false, true}) {
-      const auto read =
-          read_checkpoint_file(path, LoadOptions().memory_map(map));
+      const auto read = read_checkpoint_file(path, LoadOptions().mmap(map));
       CHECK(text_of(read) == text_of(small_value()));
     }
     // The content tells the format, whatever the name.
@@ -111,7 +110,7 @@ FOLDER_TEST("a mapped file is not written to") {
     const auto path = folder / ("a" + format);
     write_checkpoint_file(path, dict({{"w", torch::ones({1000})}}));
     const auto before = read_text(path);
-    auto tensor = read_checkpoint_file(path, LoadOptions().memory_map(true))
+    auto tensor = read_checkpoint_file(path, LoadOptions().mmap(true))
                       .toGenericDict()
                       .at("w")
                       .toTensor();

@@ -98,7 +98,7 @@ RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
       Run resumed(
           own,
           keeping(2).load(
-              LoadOptions().every_rank_reads(true).memory_map(asynchronous)),
+              LoadOptions().every_rank_reads(true).mmap(asynchronous)),
           group);
       const auto found = resumed.checkpoints.load();
       REQUIRE(found);

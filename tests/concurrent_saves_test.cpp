@@ -46,7 +46,7 @@ c10::IValue content_of(int64_t writer, int64_t number) {
 /// Reads a file that has to be one writer's, and returns whose and which.
 std::pair<int64_t, int64_t> read_content(const std::string& path, bool map) {
   const auto value =
-      read_checkpoint_file(path, LoadOptions().memory_map(map)).toGenericDict();
+      read_checkpoint_file(path, LoadOptions().mmap(map)).toGenericDict();
   const auto writer = value.at("writer").toInt();
   const auto number = value.at("number").toInt();
   REQUIRE(value.size() == 6);

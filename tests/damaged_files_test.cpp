@@ -175,7 +175,7 @@ void read_damaged(
   IValue value;
   try {
     const bool map = (counts.refused + counts.same) % 2 == 0;
-    value = read_checkpoint_file(path, LoadOptions().memory_map(map));
+    value = read_checkpoint_file(path, LoadOptions().mmap(map));
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     if (text.find("cannot read '" + path + "': ") != 0) {

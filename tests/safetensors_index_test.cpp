@@ -49,8 +49,7 @@ FOLDER_TEST(
   REQUIRE(folder.names() == Names{"model-00001-of-00001.safetensors", kIndex});
   for (const bool mapped : {false, true}) {
     auto loaded = net();
-    load_checkpoint(
-        folder / kIndex, *loaded, {}, LoadOptions().memory_map(mapped));
+    load_checkpoint(folder / kIndex, *loaded, {}, LoadOptions().mmap(mapped));
     for (const auto& item : saved->named_parameters()) {
       REQUIRE(loaded->named_parameters()[item.key()].equal(item.value()));
     }

@@ -168,7 +168,7 @@ std::string compare(
 
 Leaves read_leaves(const std::string& path) {
   return leaves_of(
-      read_checkpoint_file(path, LoadOptions().memory_map(true)),
+      read_checkpoint_file(path, LoadOptions().mmap(true)),
       /*whole_lists=*/false);
 }
 

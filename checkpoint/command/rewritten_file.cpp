@@ -14,7 +14,7 @@ namespace ddp::command {
 Checkpoint read_checkpoint(const std::string& path) {
   auto metadata = read_file_info(path).metadata;
   return {
-      read_checkpoint_file(path, LoadOptions().memory_map(true)),
+      read_checkpoint_file(path, LoadOptions().mmap(true)),
       std::move(metadata)};
 }
 

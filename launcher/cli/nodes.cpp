@@ -142,7 +142,7 @@ void read_conf(
   }
 }
 
-/// What there is to settle it from.
+/// What the backend is chosen from.
 struct Sources {
   const GivenOptions& given;
   std::optional<SchedulerNodes> scheduler;

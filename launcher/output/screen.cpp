@@ -51,18 +51,18 @@ Screen::Screen(int out_fd, int err_fd, std::chrono::milliseconds patience)
 }
 
 bool Screen::is_terminal(Stream stream) const {
-  return outputs_[place_of(stream)].drawable;
+  return outputs_[index_of(stream)].drawable;
 }
 
 bool Screen::wants_more(Stream stream) const {
-  const Output& to = outputs_[place_of(stream)];
+  const Output& to = outputs_[index_of(stream)];
   return to.stalled || to.sink.waiting() < kMaxWaiting;
 }
 
 Screen::Output* Screen::drawn_output() {
   for (Stream stream : {Stream::kErr, Stream::kOut}) {
     if (is_terminal(stream)) {
-      return &outputs_[place_of(stream)];
+      return &outputs_[index_of(stream)];
     }
   }
   return nullptr;
@@ -74,7 +74,7 @@ void Screen::add(
     std::string_view prefix,
     std::string_view text,
     bool ends_line) {
-  Output& to = outputs_[place_of(stream)];
+  Output& to = outputs_[index_of(stream)];
   if (to.stalled) {
     to.dropped += ends_line;
     return;
@@ -91,7 +91,7 @@ void Screen::add(
 }
 
 void Screen::message(std::string_view text) {
-  Output& to = outputs_[place_of(Stream::kErr)];
+  Output& to = outputs_[index_of(Stream::kErr)];
   if (to.stalled && to.sink.waiting() > 2 * kMaxWaiting) {
     ++to.dropped;
     return;

@@ -71,7 +71,7 @@ class Screen {
     int64_t dropped = 0; // lines since it stalled
   };
 
-  size_t place_of(Stream stream) const {
+  size_t index_of(Stream stream) const {
     return same_ ? 0 : static_cast<size_t>(stream);
   }
   Output* drawn_output();

@@ -39,7 +39,7 @@ std::string Operation::run() {
   }
 }
 
-Operation::Future Operation::settle(const std::string& error) {
+Operation::Future Operation::complete(const std::string& error) {
   body_ = nullptr; // and with it the tensors
   if (!error.empty()) {
     set_error(error);
@@ -97,7 +97,7 @@ void Queue::run() {
     waiting_.pop_front();
     running_ = true;
     lock.unlock();
-    const auto future = operation->settle(run(*operation));
+    const auto future = operation->complete(run(*operation));
     lock.lock();
     running_ = false;
     calling_back_ += future ? 1 : 0;

@@ -25,7 +25,7 @@ class Operation final : public BackendWork {
   /// Runs the operation. Returns its error; empty if it did not fail.
   std::string run();
   /// Sets the result. Returns the future, if it was requested.
-  Future settle(const std::string& error);
+  Future complete(const std::string& error);
   bool ends_until(Clock::time_point until) override;
 
   std::function<void()> body_;

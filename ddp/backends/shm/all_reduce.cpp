@@ -38,7 +38,7 @@ AllReduce::AllReduce(
       op_(op),
       element_(static_cast<int64_t>(tensor.itemsize())),
       place_(context.memory(context.rank())
-                 .place_of(
+                 .offset_of(
                      tensor.const_data_ptr(),
                      static_cast<int64_t>(tensor.nbytes()))),
       per_piece_(static_cast<int64_t>(kSlotBytes) / element_),

@@ -116,7 +116,7 @@ void Operation::conclude() {
   done_ = true;
 }
 
-void Operation::settle() {
+void Operation::complete_future() {
   const auto error = call_back(end_future());
   if (!error.empty()) {
     engine_->break_group(error); // the group's next use throws it
@@ -199,7 +199,7 @@ void Engine::drive(Lock& lock, Clock::time_point until, nanoseconds spin) {
       return;
     }
     lock.unlock();
-    operation->settle(); // what it calls may use the group
+    operation->complete_future(); // what it calls may use the group
     lock.lock();
     until = Clock::time_point::min();
   }

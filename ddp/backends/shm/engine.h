@@ -42,7 +42,7 @@ class Operation final : public BackendWork {
   void fail(const std::string& reason);
   void conclude();
   /// Completes the future, if it was requested.
-  void settle();
+  void complete_future();
   bool ends_until(Clock::time_point until) override;
 
   const std::shared_ptr<Engine> engine_;

@@ -24,7 +24,7 @@ struct LoadOptions {
   /// tensors do not reach the file. The file must keep its length as long as
   /// the tensors live, or the process ends by SIGBUS; replacing it by another
   /// file is safe.
-  TORCH_ARG(bool, memory_map) = false;
+  TORCH_ARG(bool, mmap) = false;
 
   /// For `load_checkpoint`: the entry with the module's tensors in a file of a
   /// whole training, such as "model"; "" finds the only possible entry.

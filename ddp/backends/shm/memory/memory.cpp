@@ -169,7 +169,7 @@ char* Mapping::slot(uint64_t number) const {
   return begin_ + kSlotsBegin + number % kSlots * kSlotBytes;
 }
 
-int64_t Mapping::place_of(const void* data, int64_t bytes) const {
+int64_t Mapping::offset_of(const void* data, int64_t bytes) const {
   const auto place = static_cast<const char*>(data) - begin_;
   return place >= kHeapBegin && place + bytes <= size_ ? place : -1;
 }

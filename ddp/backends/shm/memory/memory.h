@@ -98,13 +98,13 @@ class Mapping {
 
   Control& control() const;
   char* slot(uint64_t number) const;
-  /// The address of a place in the heap.
-  char* at(int64_t place) const {
-    return begin_ + place;
+  /// The address of an offset in the heap.
+  char* at(int64_t offset) const {
+    return begin_ + offset;
   }
-  /// The place in the heap of the `bytes` bytes at `data`; -1 if they are
+  /// The offset in the heap of the `bytes` bytes at `data`; -1 if they are
   /// elsewhere.
-  int64_t place_of(const void* data, int64_t bytes) const;
+  int64_t offset_of(const void* data, int64_t bytes) const;
   int64_t size() const {
     return size_;
   }
