@@ -23,7 +23,7 @@ TEST_CASE("a gradient that came in a backward inside another may come again") {
   nested.begin(7);
   nested.arrive(parameters[0], 7);
   nested.arrive(parameters[1], 8);
-  nested.learn(parameters, 7);
+  nested.record(parameters, 7);
   REQUIRE(!nested.may_come_again(parameters[0]));
   REQUIRE(nested.may_come_again(parameters[1]) == !static_graph);
 }

@@ -30,7 +30,7 @@ void JoinParticipation::on_open(detail::Participants& participants) {
   }
 }
 
-void JoinParticipation::on_finish(const detail::Reduction& reduction) {
+void JoinParticipation::on_finalize(const detail::Reduction& reduction) {
   if (reduction.has_inputs && shares_steps() &&
       reducer_.observers.list.end_with_collectives()) {
     notify_join_context(kEndCall);

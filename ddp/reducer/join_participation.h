@@ -19,7 +19,7 @@ class JoinParticipation final : public Joinable,
 
   /// Before collectives at the end of a reduction. If other Reducers share the
   /// backward, the ranks without inputs delay ends until one is reported.
-  void on_finish(const detail::Reduction& reduction) override;
+  void on_finalize(const detail::Reduction& reduction) override;
 
   /// The rank whose buffers the wrapper's forward gives all ranks, if it does;
   /// ranks without inputs then call `forward_main_hook`.

@@ -78,7 +78,7 @@ void LoneBackward::look() {
     if (parameter.arrivals == 0) {
       current_.unused.push_back(i);
     } else if (grad.defined()) {
-      observers_.look_at(parameter, grad);
+      observers_.check_gradient(parameter, grad);
     }
   }
   observers_.tell(&ReductionObserver::on_computed, current_);

@@ -9,7 +9,7 @@
 #include <ddp/reducer/reducer_impl.h>
 #include <ddp/support/error_text.h>
 
-// How it works
+// How it works (start at `on_gradient` in core/backward_reducer.cpp)
 //
 // LibTorch's autograd accumulates each parameter's gradient of a backward at
 // one place, and calls a hook after it. The hook copies the gradient into its
@@ -21,10 +21,10 @@
 // Reducer marks the parameters ready whose hook did not run, and waits for the
 // buckets, which have the means in the slices by then.
 //
-// In the first backward it is not known how often a gradient comes, nor in
-// which order: there is one bucket for each dtype and device, launched at the
-// end. Buckets of the wanted sizes, in rank 0's order, follow from the second
-// on.
+// In the first backward, neither the order of the gradients is known nor how
+// often each arrives. So by default it has one bucket for each dtype and
+// device, launched at the end. Buckets of the wanted sizes, in rank 0's order,
+// follow from the second on.
 
 namespace ddp {
 namespace {

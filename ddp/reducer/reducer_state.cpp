@@ -163,7 +163,7 @@ IValue ReducerImpl::state_dict() {
 }
 
 void ReducerImpl::load_state_dict(const IValue& state) {
-  backward.check_usable();
+  backward.check_not_failed();
   DDP_CHECK(!backward.is_open(), "{}a backward is running", kLoad);
   std::vector<std::string> own;
   for (const auto& parameter : parameters) {

@@ -15,7 +15,7 @@ class BucketRebuild {
       BucketStorage& buckets,
       const ProcessGroup& group);
 
-  /// The backward after which to rebuild, from 1; none: never, or it was done.
+  /// The reduction after which to rebuild, from 1; none: never, or it was done.
   std::optional<int64_t> step() const {
     return step_;
   }
@@ -23,7 +23,7 @@ class BucketRebuild {
     step_ = step;
   }
 
-  /// Begins backward `step`. Records the order of gradients if buckets will be
+  /// Begins reduction `step`. Records the order of gradients if buckets will be
   /// rebuilt after it, or if other objects need the order.
   void begin(int64_t step) {
     notes_order_ = step == step_;

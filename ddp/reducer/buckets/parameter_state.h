@@ -10,10 +10,10 @@ namespace ddp::detail {
 
 /// The part of a gradient that this rank has put into the reduction.
 enum class GradState {
-  kPending, ///< nothing yet; at the end: do not change the gradient
+  kPending, ///< nothing yet; after `restore`: the gradient does not change
   kOutside, ///< the gradient, to be copied into the slice with others
   kUnscaled, ///< the gradient, which lies in the slice itself
-  kScaled, ///< a copy of the gradient, scaled
+  kScaled, ///< a copy of the gradient, scaled unless the hook scales
   kUnused, ///< nothing new: the earlier gradient, or zero
 };
 

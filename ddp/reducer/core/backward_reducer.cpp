@@ -77,7 +77,7 @@ void BackwardReducer::fail(const std::string& reason) {
   report_failure(group_, reason);
 }
 
-void BackwardReducer::check_usable() {
+void BackwardReducer::check_not_failed() {
   if (abandoned_.exchange(false) && failure_.empty()) {
     failure_ = "it ended by an exception";
   }
@@ -95,7 +95,7 @@ void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
     lock.lock();
   }
   auto& parameter = parameters_[index];
-  // Not where what came is undefined.
+  // An undefined gradient uses no parameter.
   parameter.used = parameter.used || parameter.has_grown(gradient);
   if (idle()) {
     if (!sync_.decides_now()) {
@@ -114,12 +114,12 @@ bool BackwardReducer::idle() const {
 
 /// Starts a reduction, inside a backward.
 void BackwardReducer::open() {
-  check_usable();
-  const auto participants = observers_.participants(group_.size());
+  check_not_failed();
+  const auto participants = observers_.open(group_.size());
   guarded([&] {
     begin(participants);
     observers_.tell(&ReductionObserver::on_backward);
-    at_end_of_backward(&BackwardReducer::end_backward);
+    at_end_of_backward(&BackwardReducer::on_end_of_backward);
   });
 }
 
@@ -138,21 +138,21 @@ void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
         const std::lock_guard<std::mutex> lock(mutex_);
         guarded([&] { (this->*member)(); });
       },
-      [this] { // maybe under the lock
+      [this] { // this thread may hold the lock
         abandoned_ = true;
         report_failure(group_, "an exception ended its backward");
       });
 }
 
-/// In two steps, so that where several Reducers share a backward all have
-/// started their last buckets before one waits.
-void BackwardReducer::end_backward() {
+/// In two steps: if several Reducers share a backward, all launch their last
+/// buckets before one waits.
+void BackwardReducer::on_end_of_backward() {
   launch_rest();
   at_end_of_backward(&BackwardReducer::finalize_backward);
 }
 
 void BackwardReducer::begin(const Participants& participants) {
-  detail::check_usable(ProcessGroupImpl::of(group_), kReduction);
+  check_usable(ProcessGroupImpl::of(group_), kReduction);
   open_ = true;
   ++current_.step;
   static_cast<Participants&>(current_) = participants;
@@ -189,9 +189,10 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   }
 }
 
-/// At the end of backward: marks ready the parameters that it did not reach.
+/// Marks ready the parameters that are still pending: unused ones, those that
+/// could arrive again (`NestedBackwards`), and in the first backward all.
 void BackwardReducer::launch_rest() {
-  nested_.learn(parameters_, torch::autograd::get_current_graph_task_id());
+  nested_.record(parameters_, torch::autograd::get_current_graph_task_id());
   if (unfrozen_.adopt(current_.step)) {
     observers_.tell(&ReductionObserver::on_new_buckets);
   }
@@ -209,7 +210,7 @@ void BackwardReducer::launch_rest() {
 }
 
 void BackwardReducer::finalize_backward() {
-  observers_.tell(&ReductionObserver::on_finish, current_);
+  observers_.tell(&ReductionObserver::on_finalize, current_);
   for (auto& bucket : buckets_) {
     if (bucket.future) {
       reduction_.wait(bucket);
@@ -222,10 +223,10 @@ void BackwardReducer::finalize_backward() {
   close();
 }
 
-/// Makes ready for the next backward.
+/// Prepares for the next backward.
 void BackwardReducer::close() {
   current_.unused.clear();
-  reduction_.end();
+  reduction_.reset();
   open_ = false;
   sync_.reduced();
   observers_.tell(&ReductionObserver::on_end, current_);
@@ -238,9 +239,9 @@ void BackwardReducer::finish_backward() {
   if (!sync_.is_on()) {
     return;
   }
-  check_usable();
+  check_not_failed();
   if (sync_.finish(current_.step)) {
-    const auto participants = observers_.participants(group_.size());
+    const auto participants = observers_.open(group_.size());
     guarded([&] {
       begin(participants);
       launch_rest();
@@ -251,7 +252,7 @@ void BackwardReducer::finish_backward() {
 }
 
 void BackwardReducer::begin_without_inputs(const Participants& participants) {
-  check_usable();
+  check_not_failed();
   guarded([&] {
     for (auto& parameter : parameters_) {
       parameter.used = false; // what accumulated is not reduced any more

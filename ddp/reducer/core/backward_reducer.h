@@ -13,8 +13,9 @@
 namespace ddp::detail {
 
 /// Reduces the gradients of one backward after the other: opens a reduction
-/// with the first gradient and marks complete gradients ready. Finalize
-/// backward adds unused parameters, waits, and populates the gradients.
+/// with the first gradient and marks gradients ready as they arrive. At the end
+/// of backward, `launch_rest` marks the other parameters ready;
+/// `finalize_backward` waits for the buckets and populates the gradients.
 class BackwardReducer final : public GradientListener {
  public:
   /// `name` is the Reducer's, `store` its part of the group's. All references
@@ -44,7 +45,7 @@ class BackwardReducer final : public GradientListener {
     return !abandoned_ && failure_.empty();
   }
   /// Throws `c10::Error` unless `is_of_use`.
-  void check_usable();
+  void check_not_failed();
 
   /// A backward has reached an output: its gradients are reduced.
   void reach_output();
@@ -76,7 +77,7 @@ class BackwardReducer final : public GradientListener {
   bool idle() const;
   void open();
   void at_end_of_backward(void (BackwardReducer::*member)());
-  void end_backward();
+  void on_end_of_backward();
   void begin(const Participants& participants);
   void arrive(size_t index, at::Tensor& gradient);
   void launch_rest();

@@ -7,7 +7,7 @@
 
 namespace ddp::detail {
 
-/// Receives a parameter's complete gradient.
+/// Receives parameters' gradients.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;

@@ -58,7 +58,7 @@ void GradientReduction::begin(const Reduction& reduction) {
 void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && has_inputs_) {
-    observers_.look_at(parameter, gradient);
+    observers_.check_gradient(parameter, gradient);
   }
   if (parameter.used && gradient.defined()) {
     copy_or_keep(parameter, gradient);
@@ -79,7 +79,7 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
 }
 
 void GradientReduction::mark_rest_ready() {
-  if (!is_complete()) {
+  if (!all_launched()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& parameter = parameters_[i];
       if (parameter.bucket != ParameterState::kNoBucket &&
@@ -89,7 +89,7 @@ void GradientReduction::mark_rest_ready() {
       }
     }
   }
-  launch_complete_buckets(); // where the last are left out
+  launch_complete_buckets(); // if the last buckets are left out
 }
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better
@@ -287,7 +287,7 @@ void GradientReduction::restore(ParameterState& parameter) {
   parameter.grad_state = GradState::kPending; // no gradient to populate
 }
 
-void GradientReduction::end() {
+void GradientReduction::reset() {
   for (auto& parameter : parameters_) {
     parameter.expected_arrivals =
         std::max(parameter.expected_arrivals, parameter.arrivals);

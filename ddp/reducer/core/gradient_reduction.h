@@ -31,20 +31,21 @@ class GradientReduction {
   /// As above, for all parameters of buckets that are still pending.
   void mark_rest_ready();
   /// Whether all buckets have been launched or left out.
-  bool is_complete() const {
+  bool all_launched() const {
     return next_ == buckets_.size();
   }
 
   /// Waits for a bucket that has been launched.
   void wait(Bucket& bucket);
-  /// Makes the slice the parameter's gradient, if it is not already.
+  /// Makes the slice the parameter's gradient. A used parameter's already is
+  /// (`put_slice_in_place`), unless the gradient has a graph.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
   /// Restores the earlier gradient, if any.
   void restore(ParameterState& parameter);
 
   /// Prepares for the next backward.
-  void end();
+  void reset();
 
   CommHook& hook() const {
     return *hook_;

@@ -27,14 +27,14 @@ class NestedBackwards {
     newest_ = std::max(newest_, task);
   }
 
-  /// Returns true also in the first backward, in which nothing is known yet.
+  /// Returns true also until the first backward that reached it is reduced.
   bool may_come_again(const ParameterState& parameter) const {
     return parameter.expected_arrivals == 0 || parameter.nested || deep_;
   }
 
   /// At the end of backward `outermost`: gradients from an inner backward may
   /// arrive more often in another step, unless `static_graph` is set.
-  void learn(std::vector<ParameterState>& parameters, int outermost) const {
+  void record(std::vector<ParameterState>& parameters, int outermost) const {
     if (newest_ <= outermost || static_graph_) {
       return;
     }

@@ -28,7 +28,8 @@ struct Reduction : Participants {
   std::vector<size_t> unused;
 };
 
-/// Receives the events of a reduction. In this order:
+/// Receives the events of a reduction, in this order. Those of parameters and
+/// buckets also come after `on_computed`, for what is marked ready at the end.
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
@@ -44,8 +45,8 @@ class ReductionObserver {
   virtual bool watches_parameters() const {
     return false;
   }
-  /// If `watches_parameters`: a gradient of this rank, before it is averaged.
-  /// May throw.
+  /// If `watches_parameters`: a gradient of this rank, before it is averaged,
+  /// or an unused parameter's earlier mean. May throw.
   virtual void on_own_gradient(
       const ParameterState& /*parameter*/,
       const at::Tensor& /*gradient*/) {}
@@ -54,14 +55,14 @@ class ReductionObserver {
   /// All of the bucket's gradients are in it.
   virtual void on_bucket_ready(const Bucket& /*bucket*/) {}
 
-  /// The bucket's reduction is launched; it may be complete right after.
   virtual void on_launch(const Bucket& /*bucket*/) {}
+  /// The bucket's reduction has been launched, and may be complete already.
   virtual void on_launched(const Bucket& /*bucket*/) {}
 
-  /// Backward is over, and unused parameters are known. May throw.
-  virtual void on_computed(const Reduction& /*reduction*/) {}
   /// There are new buckets, of parameters that were unfrozen.
   virtual void on_new_buckets() {}
+  /// Backward is over, and unused parameters are known. May throw.
+  virtual void on_computed(const Reduction& /*reduction*/) {}
   /// All buckets are launched. The observer's collectives may follow.
   virtual void on_all_launched(const Reduction& /*reduction*/) {}
 
@@ -70,7 +71,7 @@ class ReductionObserver {
     return false;
   }
   /// The wait for all reductions begins.
-  virtual void on_finish(const Reduction& /*reduction*/) {}
+  virtual void on_finalize(const Reduction& /*reduction*/) {}
   /// The wait for the bucket's reduction begins, until it is complete.
   virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called repeatedly during the wait. May throw `WaitFailure`.
@@ -85,7 +86,8 @@ class ReductionObserver {
   virtual void on_grads_populated() {}
   /// Ready for the next reduction.
   virtual void on_end(const Reduction& /*reduction*/) {}
-  /// An exception ended it, and the Reducer cannot be used again.
+  /// The reduction threw, and the Reducer cannot be used again. Not called if
+  /// the model's own backward threw.
   virtual void on_failed() {}
 };
 
@@ -97,7 +99,7 @@ class ObserverList {
     all_.push_back(&observer);
   }
 
-  Participants participants(int64_t group_size) const {
+  Participants open(int64_t group_size) const {
     Participants result;
     result.divisor = group_size;
     for (auto* observer : all_) {
@@ -126,8 +128,9 @@ class ObserverList {
   }
 
   /// A gradient of this rank. Throws `c10::Error` if it does not fit.
-  void look_at(const ParameterState& parameter, const at::Tensor& gradient)
-      const {
+  void check_gradient(
+      const ParameterState& parameter,
+      const at::Tensor& gradient) const {
     parameter.check_fit(gradient);
     for (auto* observer : watching_) {
       observer->on_own_gradient(parameter, gradient);

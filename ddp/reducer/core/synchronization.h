@@ -38,8 +38,8 @@ class Synchronization {
   void forward_came() {
     forward_pending_ = true;
   }
-  /// Whether to reduce a backward that reaches a parameter but no anchor: that
-  /// of a gradient penalty, which differentiates a gradient.
+  /// Whether the backward whose first gradient has arrived is reduced. One that
+  /// reaches no anchor (a gradient penalty) is, if an anchored forward ran.
   bool decides_now() const {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }

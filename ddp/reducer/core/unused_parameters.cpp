@@ -48,7 +48,7 @@ UnusedParameters::UnusedParameters(
 std::vector<size_t> UnusedParameters::find_unused(
     const GradientListener& listener) {
   std::vector<size_t> unused;
-  if (reduction_.is_complete() && !has_sparse_) {
+  if (reduction_.all_launched() && !has_sparse_) {
     return unused;
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -54,7 +54,7 @@ void SparseGradients::on_all_launched(const Reduction& reduction) {
     parameter.grad_state =
         parameter.used ? GradState::kScaled : GradState::kUnused;
     if (contributes) {
-      observers_.look_at(parameter, grad);
+      observers_.check_gradient(parameter, grad);
     }
     std::vector<at::Tensor> tensors{
         contributes ? grad.detach().clone().div_(reduction.divisor)
