@@ -19,7 +19,7 @@ void FileDescriptor::reset() {
 
 Pipe make_pipe() {
   int ends[2];
-  check_call(::pipe2(ends, O_CLOEXEC), "cannot open a pipe");
+  check_call(::pipe2(ends, O_CLOEXEC), "cannot create a pipe");
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 

@@ -70,7 +70,7 @@ void make_folder(Job* job) {
     job->private_folder = job->folder;
     if (job->folder.empty()) {
       job->notes.push_back(
-          "no folder can be made in " + temporary_folder() +
+          "cannot create a folder in " + temporary_folder() +
           " (TMPDIR): the report will not contain the ranks' errors");
     }
     return;
@@ -139,7 +139,7 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error) {
   job.start_error = error;
   job.notes = {
       std::string(error.what()) +
-      "; waiting for the other nodes, which are told"};
+      "; notifying the other nodes and waiting for them"};
   return job;
 }
 
@@ -150,7 +150,7 @@ std::string describe_job(const Job& job) {
   std::string text;
   if (nodes.several()) {
     text =
-        "# Ranks, WORLD_SIZE and MASTER_* follow from the nodes that meet at " +
+        "# Ranks, WORLD_SIZE and MASTER_* depend on the nodes that join at " +
         describe_endpoint(nodes.host, nodes.port) + ".\n";
   } else {
     own.master_port = listen_on(options.master_addr, options.master_port).port;

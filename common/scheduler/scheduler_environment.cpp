@@ -166,8 +166,8 @@ std::string check_scheduler(
     return launcher.nodes == 1
         ? ""
         : "this Slurm job has " + std::to_string(launcher.nodes) +
-            " nodes, of which this one alone is used; `srun "
-            "--ntasks-per-node=1 ddprun ... " +
+            " nodes, of which only this one is used; `srun --ntasks-per-node=1 "
+            "ddprun ... " +
             program + "` uses all";
   }
   if (launcher.tasks > 1 && !is_once_per_node(launcher)) {

@@ -44,8 +44,8 @@ const Gpu& gpu_named(const std::vector<Gpu>& gpus, const std::string& name) {
   });
   if (found == gpus.end()) {
     refuse(
-        "which GPU '" + name +
-        "' is on is not known; name GPUs by number, or bind with 'share'");
+        "the GPU of '" + name +
+        "' is unknown; select GPUs by number, or bind with 'share'");
   }
   return *found;
 }
@@ -100,10 +100,9 @@ std::vector<RankAffinity> find_affinities(
   }
   if (!nodes.empty() && nodes.size() < ranks) {
     refuse(
-        "rank " + std::to_string(nodes.size()) + " has no GPU, as " +
-        std::to_string(nodes.size()) + " can be seen and " +
-        std::to_string(ranks) +
-        " ranks are started; if ranks use no GPU, hide all: "
+        "rank " + std::to_string(nodes.size()) + " has no GPU (" +
+        std::to_string(nodes.size()) + " visible, " + std::to_string(ranks) +
+        " ranks); if ranks use no GPU, hide all: "
         "CUDA_VISIBLE_DEVICES= (empty)");
   }
   if (nodes.empty()) {
@@ -145,8 +144,9 @@ Cpus on_node(const Cpus& cpus, int node) {
     }
     refuse(
         "a GPU is at NUMA node " + std::to_string(node) +
-        ", none of whose CPUs may be used here (CPUs " + number_list(allowed) +
-        " may); widen the CPU affinity, or choose other GPUs");
+        ", whose CPUs are not available here (available: CPUs " +
+        number_list(allowed) +
+        "); widen the CPU affinity, or choose other GPUs");
   }
   return found;
 }
@@ -230,7 +230,7 @@ cpu_set_t allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) {
-    refuse("this computer has more CPUs than can be handled");
+    refuse("this computer has more CPUs than are supported");
   }
   return set;
 }

@@ -25,9 +25,10 @@ std::vector<int> read_numbers(const std::string& path) {
   if (numbers.empty()) {
     throw LaunchError(
         kExitUsage,
-        "--numa-binding needs to know the CPUs, but " + path +
-            (line ? " holds '" + *line + "', no number" : " cannot be read") +
-            "; leave the option out, or make /sys visible here");
+        "--numa-binding needs the list of CPUs, but " + path +
+            (line ? " holds '" + *line + "', not a number"
+                  : " cannot be read") +
+            "; omit the option, or make /sys visible");
   }
   return numbers;
 }
@@ -121,7 +122,7 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
     machine.cpus.push_back(cpu);
   }
   if (machine.cpus.empty()) {
-    throw LaunchError(kExitUsage, "--numa-binding: no CPU may be used here");
+    throw LaunchError(kExitUsage, "--numa-binding: no CPU is available here");
   }
   machine.gpus = read_gpus(root);
   return machine;
@@ -140,9 +141,8 @@ int last_level_cache(int cpu, const std::string& root) {
   if (last.empty()) {
     throw LaunchError(
         kExitUsage,
-        "--numa-binding core-complex needs to know which CPUs share a cache, "
-        "but " +
-            folder + " does not tell; use --numa-binding exclusive");
+        "--numa-binding core-complex needs the CPUs that share a cache, but " +
+            folder + " does not list them; use --numa-binding exclusive");
   }
   return lowest_in(last + "/shared_cpu_list");
 }

@@ -133,7 +133,7 @@ void Agent::say_what_starts(const Plan& plan) {
   }
   const size_t nodes = plan.nodes.size();
   std::string text =
-      paused_ ? "the ranks go on" : "all ranks are started again";
+      paused_ ? "the ranks continue" : "all ranks are started again";
   if (job_.options.nodes.several()) {
     text += ", " + std::to_string(plan.world_size()) + " on " +
         std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");

@@ -132,7 +132,7 @@ void read_conf(
         reject_value(each, "tcp");
       }
     } else if (kWithoutEffect.count(name) == 0) {
-      notes->push_back(each.source + " has no effect: it is not known");
+      notes->push_back(each.source + " has no effect: its key is unknown");
     }
   }
   if (access.cert.empty() != access.key.empty() ||
@@ -178,8 +178,8 @@ void count_nodes(const Sources& sources, LaunchOptions* options) {
   } else if (sources.scheduler) {
     options->notes.push_back(
         sources.scheduler->launcher +
-        " does not say how many pods there are: each is a job of its own "
-        "without --nnodes");
+        " does not give the number of pods: without --nnodes, each pod is a "
+        "separate job");
   }
 }
 
@@ -193,8 +193,8 @@ void resolve_rank(const Sources& sources, NodeOptions* nodes) {
     if (nodes->rank >= most) {
       usage_error(
           "this is node " + std::to_string(nodes->rank) + " of " +
-          sources.scheduler->launcher + "'s, but the job is to have " +
-          std::to_string(nodes->most) + " nodes only: see --nnodes");
+          sources.scheduler->launcher + ", but the job has at most " +
+          std::to_string(nodes->most) + " nodes: see --nnodes");
     }
   }
 }
@@ -231,17 +231,19 @@ SocketAddress endpoint_by(
   if (const OptionValue* master = sources.find("master-addr")) {
     if (options.nodes.rank < 0 && backend == "static") {
       usage_error(
-          master->source + " is node 0, but which node is this? --node-rank N");
+          master->source +
+          " is node 0, but the number of this node is unknown: use --node-rank "
+          "N");
     }
     const int port = options.master_port;
     return {options.master_addr, port > 0 ? port : kMasterPort};
   }
   if (!sources.scheduler || sources.scheduler->host.empty()) {
     usage_error(
-        "where nodes meet is not known: --rdzv-endpoint HOST:PORT" +
+        "the rendezvous endpoint is not set: use --rdzv-endpoint HOST:PORT" +
         (sources.scheduler ? ", or MASTER_ADDR=HOST in the environment (" +
                  sources.scheduler->launcher +
-                 " does not name the first node's)"
+                 " does not provide the first node's)"
                            : ""));
   }
   return {sources.scheduler->host, sources.scheduler->port};
@@ -251,8 +253,8 @@ std::vector<SocketAddress> etcd_members(const Sources& sources) {
   const OptionValue* given = sources.find("rdzv-endpoint");
   if (given == nullptr) {
     usage_error(
-        "where nodes meet is not known: --rdzv-endpoint HOST[:PORT],..., of "
-        "the etcd's members");
+        "the rendezvous endpoint is not set: use --rdzv-endpoint "
+        "HOST[:PORT],... with the etcd's members");
   }
   std::vector<SocketAddress> members;
   for (const std::string& each : split_list(given->text)) {
@@ -277,7 +279,7 @@ void resolve_endpoint(
   if (backend == "c10d" && nodes.port == kEtcdPort) {
     options->notes.push_back(
         "port " + std::to_string(kEtcdPort) +
-        " is an etcd's, which takes --rdzv-backend etcd");
+        " is the port of an etcd, which needs --rdzv-backend etcd");
   }
   if (is_etcd && nodes.hosts_log.value_or(false)) {
     usage_error(
@@ -305,7 +307,7 @@ void resolve_secret(
   const bool is_file = file != nullptr && !file->text.empty();
   const auto variable = lookup("DDP_TOKEN");
   if (!is_file && variable && variable->empty()) {
-    usage_error("DDP_TOKEN is empty: unset it, or put the secret there");
+    usage_error("DDP_TOKEN is empty: unset it, or set it to the secret");
   }
   nodes->token = is_file ? token_of(*file) : variable.value_or("");
 }
@@ -329,7 +331,7 @@ void resolve_nodes(
     }
     const OptionValue* rank = sources.find("node-rank");
     if (rank && !options->standalone && whole_number(rank->text) != 0) {
-      reject_value(*rank, "0, as there is one node");
+      reject_value(*rank, "0, since there is one node");
     }
     return;
   }

@@ -78,7 +78,7 @@ void count_ranks(
         std::to_string(options->nproc_per_node) + " ranks, but " +
         std::to_string(gpus) + " GPUs are visible" +
         (devices ? " (of '" + *devices + "')" : "") +
-        ", and each rank is to have its own");
+        ", and each rank needs its own");
   }
 }
 
@@ -110,7 +110,7 @@ void check_output(
       *shown.begin() >= options->nproc_per_node) {
     options->notes.push_back(
         given.at("local-ranks-filter").source +
-        " names none of the local ranks, which are 0 to " +
+        " selects none of the local ranks, which are 0 to " +
         std::to_string(options->nproc_per_node - 1) + ": no output is shown");
   }
 }
@@ -148,8 +148,8 @@ void note_late_ranks(const GivenOptions& given, LaunchOptions* options) {
       std::any_of(words.begin() + 1, words.end(), is_ours)) {
     options->notes.push_back(
         "--nproc-per-node comes after " + words.front() +
-        ", which gets it as an argument: one rank is started. Put it before "
-        "the program");
+        ", so it is an argument of the program, and one rank is started. Put "
+        "it before the program");
   }
 }
 

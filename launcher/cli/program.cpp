@@ -53,7 +53,7 @@ std::string find_python(const std::string& python) {
     throw LaunchError(
         error.exit_code(),
         std::string(error.what()) +
-            " (PYTHON_EXEC names the Python that runs scripts and modules)");
+            " (PYTHON_EXEC sets the Python that runs scripts and modules)");
   }
 }
 

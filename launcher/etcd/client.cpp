@@ -185,7 +185,7 @@ void EtcdClient::check_member() {
   }
   if (!has_gateway(number)) {
     throw LogRefused(
-        "its etcd is version " + number + "; 3.4 or later is needed");
+        "its etcd is version " + number + "; 3.4 or later is required");
   }
   const auto health = ask("/health", "");
   if (health.is_complete && health.status == kUnavailable) {
@@ -207,7 +207,7 @@ void EtcdClient::authenticate() {
   token_ = object_in(answer.text).value("token", "");
   if (token_.empty()) {
     throw LogRefused(
-        "it does not let user " + access_.user + " in: " + reason_in(answer) +
+        "it rejects user " + access_.user + ": " + reason_in(answer) +
         "; see user and password_file of --rdzv-conf");
   }
 }
@@ -234,7 +234,7 @@ Json EtcdClient::call(const std::string& path, const Json& request) {
     }
     if (is_stranger) {
       throw LogRefused(
-          "it does not allow that: " + reason_in(answer) +
+          "it does not permit the request: " + reason_in(answer) +
           "; see user and password_file of --rdzv-conf");
     }
     const bool may_pass = !answer.is_complete || answer.status == kUnavailable;

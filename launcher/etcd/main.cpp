@@ -196,7 +196,7 @@ std::string EtcdLog::nonce() {
   std::string nonce;
   words >> nonce >> job_lease_;
   if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
-    throw LogRefused("ddp/" + name_ + "/ there is not ddprun's");
+    throw LogRefused("ddp/" + name_ + "/ does not belong to ddprun");
   }
   if (job_lease_ != lease) {
     revoke(lease);

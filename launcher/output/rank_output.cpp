@@ -95,7 +95,7 @@ void LogFile::report(const char* what, int error) {
     reported_ = true;
     report_(
         std::string("ddprun: cannot ") + what + " the log file " + path_ +
-        " (" + std::strerror(error) + "); what ranks write there is lost");
+        " (" + std::strerror(error) + "); the ranks' output to it is lost");
   }
 }
 

@@ -94,7 +94,7 @@ std::vector<RemoteHost> hosts_in_file(const OptionValue& value) {
         &hosts);
   }
   if (hosts.empty()) {
-    usage_error(name + ": names no host");
+    usage_error(name + ": contains no host");
   }
   return hosts;
 }
@@ -113,7 +113,7 @@ void resolve_hosts(const GivenOptions& given, const LaunchOptions& options) {
     if (const OptionValue* found = find(given, other)) {
       usage_error(
           found->source + " and " + source +
-          " cannot be combined: that follows from the hosts");
+          " cannot be combined: the hosts determine it");
     }
   }
   if (file && find(given, "hosts")) {
@@ -127,8 +127,8 @@ void resolve_hosts(const GivenOptions& given, const LaunchOptions& options) {
   if (loopbacks != 0 && static_cast<size_t>(loopbacks) != hosts.size()) {
     usage_error(
         source +
-        ": localhost is another machine for each of the hosts; name this one "
-        "as the others know it");
+        ": localhost is a different machine on each host; use a name of this "
+        "machine that the others can resolve");
   }
 }
 

@@ -126,7 +126,7 @@ void RemoteLauncher::tick() {
   }
   for (HostProcess& each : hosts_) {
     if (each.is_running()) {
-      say(each.host() + " does not end, and is no longer waited for");
+      say(each.host() + " has not ended; ddprun no longer waits for it");
       each.kill();
     }
   }

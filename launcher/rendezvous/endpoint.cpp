@@ -129,7 +129,7 @@ std::string address_to_serve_at(
   const bool is_this_machine =
       !own.empty() || addresses.empty() || nodes.host == host_name();
   if (!is_this_machine) {
-    reject_to_serve(nodes, addresses, "that is none of its addresses");
+    reject_to_serve(nodes, addresses, "that is not one of its addresses");
   }
   std::string outward = outward_address();
   if (outward.empty()) {
@@ -178,8 +178,8 @@ std::string address_of_interface(const std::string& name_or_address) {
   throw LaunchError(
       kExitUsage,
       "--bind " + name_or_address +
-          ": neither an address nor an interface that is up and has one; "
-          "there are " +
+          ": not an address, nor an interface that is up and has an address; "
+          "available: " +
           known);
 }
 

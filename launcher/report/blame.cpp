@@ -102,7 +102,7 @@ std::string describe(const Side& side, bool waited) {
     return ranks + (waited ? " waited" : was) + " in " + side.place.call;
   }
   const std::string& after = side.place.after;
-  return ranks + was + " in no call of ddp's" +
+  return ranks + was + " in no call of ddp" +
       (after.empty() ? "" : " (" + after + ")");
 }
 

@@ -130,7 +130,7 @@ std::string TcpLog::nonce() {
   const auto nonce = with_reasons([&] { return reader_->get_to_str(kNonce); });
   if (nonce.size() != kNonceSize ||
       nonce.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    throw std::runtime_error("it is no store of ddprun's");
+    throw std::runtime_error("it is not a ddprun store");
   }
   return nonce;
 }

@@ -59,7 +59,8 @@ TEST_CASE("a variable that means nothing is named", "[unit]") {
   for (const auto& [name, value] : wrong) {
     check_refused("x", name + " is '" + value + "', expected", {{name, value}});
   }
-  check_refused("x", "where nodes meet is not known", {{"PET_NNODES", "3"}});
+  check_refused(
+      "x", "the rendezvous endpoint is not set", {{"PET_NNODES", "3"}});
 }
 
 TEST_CASE("answers and --env have no variable", "[unit]") {

@@ -167,7 +167,7 @@ call("auth/enable", {})
   const auto options =
       "--rdzv-conf=user=root,password_file=" + file + " --nnodes=2";
   std::ofstream(file) << "wrong\n";
-  CHECK(fails_with(etcd, options, "it does not let user root in") == 75);
+  CHECK(fails_with(etcd, options, "it rejects user root") == 75);
   CHECK(fails_with(etcd, "", "password_file of --rdzv-conf") == 75);
   std::ofstream(file) << "right\n";
   for (auto& each : start(2, etcd, options, "true")) {

@@ -37,7 +37,7 @@ TEST_CASE("hosts are names with numbers of ranks", "[unit]") {
   }
   check_refused(
       "--hosts=n0,n1:0 x", "--hosts is 'n1:0', expected 1 to 65536 ranks");
-  check_refused("--hosts=localhost:2,n1 x", "localhost is another machine");
+  check_refused("--hosts=localhost:2,n1 x", "localhost is a different machine");
 }
 
 TEST_CASE("a file names hosts", "[unit]") {
@@ -55,7 +55,7 @@ TEST_CASE("a file names hosts", "[unit]") {
   write("n0 cores=2\n");
   CHECK_THAT(error(), Has("line 1, is 'cores=2'"));
   write("# none\n");
-  CHECK_THAT(error(), Has("names no host"));
+  CHECK_THAT(error(), Has("contains no host"));
   check_refused("--hostfile=/nowhere x", "/nowhere: No such file");
   write("n0\n");
   check_refused("--hosts=n1 --hostfile " + file + " x", "cannot be combined");

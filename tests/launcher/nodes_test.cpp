@@ -35,7 +35,7 @@ TEST_CASE("a job has one node unless it is said", "[unit]") {
     CHECK(options.notes.empty());
     CHECK(options.run_id.empty());
   }
-  check_refused("--node-rank=1 x", "0, as there is one node");
+  check_refused("--node-rank=1 x", "0, since there is one node");
 }
 
 TEST_CASE("nodes are counted", "[unit]") {
@@ -93,12 +93,12 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
       "cannot be combined");
   check_refused(kTwo + " --rdzv-endpoint=a,b x", "--rdzv-backend etcd");
   check_refused(
-      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=http://a x", "no URL");
+      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=http://a x", "not a URL");
   const auto notes_of = [](const std::string& options) {
     return parse(words("--nnodes=2 --rdzv-endpoint=a:2379 " + options)).notes;
   };
   REQUIRE(notes_of("x").size() == 1);
-  CHECK_THAT(notes_of("x")[0], Has("takes --rdzv-backend etcd"));
+  CHECK_THAT(notes_of("x")[0], Has("needs --rdzv-backend etcd"));
   CHECK(notes_of("--rdzv-backend=etcd x").empty());
   check_refused("--nnodes=2 --rdzv-backend=etcd x", "the etcd's members");
   check_refused(kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd or static");
@@ -145,7 +145,8 @@ TEST_CASE("it must be known where nodes meet", "[unit]") {
         "--nnodes=2 --rdzv-backend=c10d x",
         "--nnodes=2 --rdzv-endpoint= x"}) {
     check_refused(
-        line, "where nodes meet is not known: --rdzv-endpoint HOST:PORT");
+        line,
+        "the rendezvous endpoint is not set: use --rdzv-endpoint HOST:PORT");
   }
   check_refused(
       kTwo + " --standalone x", "--nnodes and --standalone cannot be combined");

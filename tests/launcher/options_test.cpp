@@ -129,16 +129,16 @@ TEST_CASE("options of other launchers are answered by ours", "[unit]") {
     CAPTURE(theirs);
     CHECK_THAT(
         usage_error_of({theirs, "2", "x"}),
-        Has("there is no option " + theirs + "; ") &&
+        Has("unknown option " + theirs + "; ") &&
             Has("it is " + ours + " here"));
   }
 }
 
 TEST_CASE("a name is none, one or several options", "[unit]") {
-  check_refused("--wallpaper x", "there is no option --wallpaper");
+  check_refused("--wallpaper x", "unknown option --wallpaper");
   check_refused(
       "--check x",
-      "there is no option --check; it is the example check_nodes here");
+      "unknown option --check; it is the example check_nodes here");
   check_refused(
       "--rdzv-e h --rdzv_ x",
       "--rdzv_ could be one of --rdzv-endpoint, --rdzv-backend, --rdzv-id, "

@@ -239,14 +239,14 @@ TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
       Texts{kNode2, kNode1});
   CHECK_THAT(
       refusal(root, {Binding::kNode, 2, "2,9,3"}),
-      Has("rank 1 has no GPU, as 1 can be seen and 2 ranks"));
+      Has("rank 1 has no GPU (1 visible, 2 ranks)"));
   CHECK_THAT(
       refusal(root, {Binding::kNode, 5}),
-      Has("rank 4 has no GPU, as 4 can be seen and 5 ranks"));
+      Has("rank 4 has no GPU (4 visible, 5 ranks)"));
   for (const std::string name : {"MIG-1234", "GPU-eeee"}) {
     CHECK_THAT(
         refusal(root, {Binding::kNode, 1, name}),
-        Has("which GPU '" + name + "' is on is not known"));
+        Has("the GPU of '" + name + "' is unknown"));
   }
 }
 
@@ -317,8 +317,8 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
   root.add_gpus();
   CHECK_THAT(
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
-      Has("a GPU is at NUMA node 2, none of whose CPUs may be "
-          "used here (CPUs 2-5,12,18,20-21 may)"));
+      Has("a GPU is at NUMA node 2, whose CPUs are not available "
+          "here (available: CPUs 2-5,12,18,20-21)"));
 }
 
 TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
@@ -341,7 +341,7 @@ TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
       Texts{"CPUs 0-1, memory of node 0"});
   CHECK_THAT(
       refusal(plain, {Binding::kCoreComplex, 1, std::nullopt, "0-1"}),
-      Has("cpu0/cache does not tell"));
+      Has("cpu0/cache does not list them"));
 }
 
 TEST_CASE("binding: a process moves to its place", "[unit]") {

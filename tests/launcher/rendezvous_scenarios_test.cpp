@@ -145,7 +145,8 @@ TEST_CASE("A node more than the job has places", "[unit]") {
     REQUIRE_RUNNING(job, "01");
     if (restarts == 0) { // is there by mistake
       REQUIRE(job.node(spare).exit_code == 2);
-      REQUIRE_THAT(job.node(spare).exit_text, Has("has its nodes (n0, n1)"));
+      REQUIRE_THAT(
+          job.node(spare).exit_text, Has("has all its nodes (n0, n1)"));
     } else { // waits for another's place
       REQUIRE(job.lives(spare));
     }
@@ -182,7 +183,7 @@ TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
   RunningJob job(settings(3, 3), 3);
   job.crash(1);
   require_end(job, 75);
-  REQUIRE_THAT(job.node(2).exit_text, Has("node n1 was not heard"));
+  REQUIRE_THAT(job.node(2).exit_text, Has("node n1 has not responded"));
 }
 
 TEST_CASE(

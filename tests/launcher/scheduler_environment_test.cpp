@@ -117,12 +117,11 @@ TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
 }
 
 TEST_CASE("a script of Slurm is no step", "[unit]") {
-  CHECK_THAT(
-      verdict(script()), Has("2 nodes, of which this one alone is used"));
+  CHECK_THAT(verdict(script()), Has("2 nodes, of which only this one is used"));
   for (const char* id : {"4294967290", "4294967291", "4294967292"}) {
     CHECK_THAT(
         verdict(with(script(), {{"SLURM_STEP_ID", id}})),
-        Has("this one alone is used"));
+        Has("only this one is used"));
   }
   CHECK(verdict(with(script(), {{"SLURM_JOB_NUM_NODES", "1"}})) == "");
 }
@@ -228,7 +227,7 @@ TEST_CASE("mpirun says which nodes there are, but not where", "[unit]") {
   CHECK_THAT(
       usage_error_of({"./train"}, kMpiNode),
       Has("--rdzv-endpoint HOST:PORT, or MASTER_ADDR=HOST") &&
-          Has("mpirun does not name"));
+          Has("mpirun does not provide"));
   const LaunchOptions told = under(with(kMpiNode, {{"MASTER_ADDR", "node0"}}));
   check_nodes(told, 2, 1, "node0", 29500);
   CHECK(told.run_id == "253231105");
@@ -287,7 +286,7 @@ TEST_CASE("options win over the scheduler", "[unit]") {
   CHECK(under(with(kSlurmNode, {{"DDP_TOKEN", "s"}})).nodes.token == "s");
   check_refused(
       "--rdzv-backend=etcd ./train",
-      "where nodes meet is not known",
+      "the rendezvous endpoint is not set",
       kSlurmNode);
   CHECK_THAT(
       usage_error_of(

@@ -119,7 +119,7 @@ def etcd_fenced_rank_0(nodes, etcd):
 
 @with_etcd(3, (0, 1, 2), "--nnodes=2 --node-timeout=30")
 def etcd_without_quorum(nodes, etcd):
-    """Without a quorum the ranks go on, for less than --node-timeout."""
+    """Without a quorum the ranks continue, for less than --node-timeout."""
     nodes.start_all((0, 1), seconds=30)
     etcd.end(1, 2)
     time.sleep(20)

@@ -142,7 +142,7 @@ def in_process_losses(nodes):
     start_training(nodes, range(5), samples=9600)
     wait_for_steps(nodes, range(5), 5)
     nodes.crash(4)
-    nodes.wait_for("n4 was not heard", 0, 10)
+    nodes.wait_for("n4 has not responded", 0, 10)
     nodes.crash(3)
     wait_for_same_processes(nodes, (0, 1, 2), 5, 60)
     nodes.leave(2, 10)

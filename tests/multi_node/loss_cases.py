@@ -44,7 +44,7 @@ def lost_node(nodes):
     nodes.start_all(range(3))
     nodes.crash(2)
     nodes.finish((0, 1), 75, 10)
-    nodes.require_said("node n2 was not heard for 3.0 s", 0, 1)
+    nodes.require_said("node n2 has not responded for 3.0 s", 0, 1)
 
 
 @on_hosts(4, "--nnodes=2:4" + QUICK)

@@ -20,7 +20,7 @@ def mistakes(program):
         nodes.start(1, "--node-rank=1")
         nodes.wait_for_ranks(2, (0, 1))
         for options, said in (
-                ([], r"has its nodes \(n0, n1\) and accepts no other"),
+                ([], r"has all its nodes \(n0, n1\) and accepts no other"),
                 (["--nnodes=3"], "--nnodes differs from that of node n[01]: "
                  "3 here, 2 there"),
                 (["--max-restarts=1"], "--max-restarts differs from that of"),
@@ -103,7 +103,7 @@ def missing_program(program):
     said = "node n1: ./trainer: no such program"
     with Nodes(program, hosts, "--nnodes=3") as nodes:
         nodes.start(1, words=("./trainer",))
-        nodes.wait_for("waiting for the other nodes", 1)
+        nodes.wait_for("waiting for them", 1)
         nodes.start(0)
         nodes.start(2)
         nodes.finish(range(3), 127, 10)

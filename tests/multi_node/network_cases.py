@@ -108,7 +108,7 @@ def delayed_network(nodes):
     nodes.kill_rank(0)
     nodes.wait_for_ranks(2, (0, 1), 2, 15)
     for host in (0, 1):
-        nodes.require("was not heard" not in nodes.at[host].text(),
+        nodes.require("has not responded" not in nodes.at[host].text(),
                       "a node is called lost")
     nodes.interrupt(1, (0, 1), 20)
 

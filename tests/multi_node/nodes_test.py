@@ -162,7 +162,7 @@ def training(nodes):
                "no progress without n2", 40)
     nodes.start(3, words=words, DDP_BACKEND="gloo")
     nodes.wait(lambda: "with 3 ranks" in
-               nodes.at[0].text().split("was not heard")[-1],
+               nodes.at[0].text().split("has not responded")[-1],
                "n3 takes no part", 40)
     nodes.finish((0, 1, 3), 0, 90)
     require_all_seen(nodes, (0, 1, 3), 12)

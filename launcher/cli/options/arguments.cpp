@@ -43,7 +43,7 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
       hint = std::string("; it is ") + ours + " here";
     }
   }
-  usage_error("there is no option " + given + hint);
+  usage_error("unknown option " + given + hint);
 }
 
 // The option that is called "--tee" or "-t": dashes and underscores are alike,
@@ -118,7 +118,7 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
     const CommandOption& option = option_called(written.source);
     if (option.value.empty() && written.value) {
       usage_error(
-          written.source + " takes no value, but has one in " + argument);
+          written.source + " accepts no value, but has one in " + argument);
     }
     if (!option.value.empty() && !written.value) {
       if (i == arguments.size() || !is_value(arguments[i])) {

@@ -207,12 +207,10 @@ const std::vector<CommandOption>& option_table() {
 }
 
 std::string help_text() {
-  std::string text =
-      "Usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n\n" +
-      paragraph(
-          "Runs a program as several ranks on this machine, or on each of "
-          "several, and ends them together. Options are torchrun's and a few "
-          "more; they end at the program.");
+  std::string text = "Usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n\n" +
+      paragraph("Runs several ranks of a program on one or more machines, and "
+                "ends all of them if one fails. The options are those of "
+                "torchrun and a few more; they must precede the program.");
   const CommandOption* previous = nullptr;
   for (const CommandOption& option : option_table()) {
     if (previous == nullptr || previous->group != option.group) {
@@ -223,9 +221,9 @@ std::string help_text() {
   }
   return text + "\n" +
       paragraph(
-             "Underscores stand for dashes, and a beginning that is unique for "
-             "the whole name. PET_NPROC_PER_NODE and so on give options that "
-             "the command line does not.");
+             "Underscores may replace dashes, and unique prefixes of names are "
+             "accepted. Environment variables such as PET_NPROC_PER_NODE set "
+             "options that are not on the command line.");
 }
 
 } // namespace ddp

@@ -175,7 +175,7 @@ std::optional<HostText> split_host(const std::string& text) {
 
 SocketAddress endpoint_of(const OptionValue& value, int default_port) {
   if (value.text.find('/') != std::string::npos) {
-    reject_value(value, "HOST[:PORT], and no URL");
+    reject_value(value, "HOST[:PORT], not a URL");
   }
   const auto parts = split_host(value.text);
   if (!parts) {
@@ -287,7 +287,8 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value) {
   const size_t sign = value.text.find('=');
   if (sign == std::string::npos || sign == 0) {
     reject_value(
-        value, "NAME=VALUE; what is set here the ranks inherit without it");
+        value,
+        "NAME=VALUE; ranks inherit ddprun's variables without this option");
   }
   std::string name = value.text.substr(0, sign);
   for (const char* own : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) {

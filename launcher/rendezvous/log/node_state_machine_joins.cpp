@@ -56,7 +56,7 @@ void NodeStateMachine::check_fit(Time now) {
   std::string text = difference_to(log_.nodes.front());
   if (text.empty() && !is_open && !log_.plan.nodes.empty() &&
       static_cast<int>(log_.plan.nodes.size()) == options_.most) {
-    text = "the job at " + endpoint() + " has its nodes (" +
+    text = "the job at " + endpoint() + " has all its nodes (" +
         hosts_of(log_.plan.nodes) +
         ") and accepts no other; another job needs a different endpoint or "
         "--rdzv-id";
@@ -116,12 +116,11 @@ std::string NodeStateMachine::awaited() const {
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
   if (state_ == State::kDoubting) {
-    return text_ + " (unless its nodes are silent)";
+    return text_ + " (unless its nodes do not respond)";
   }
   const Phase phase = log_.phase;
   if (phase == Phase::kEnded) {
-    return "waiting until the job that has ended at " + endpoint() +
-        " is gone from there";
+    return "waiting until the ended job releases " + endpoint();
   }
   if (phase == Phase::kStopping || phase == Phase::kRunning) {
     return "waiting for the ranks of " + hosts_of(log_.awaited()) +
@@ -159,7 +158,7 @@ void NodeStateMachine::report_silence(Time now) {
       Entry& entry = post(Type::kLost);
       entry.about = id;
       entry.text = "node " + (node == nullptr ? id : node->host) +
-          " was not heard for " + describe_time(options_.node_timeout) +
+          " has not responded for " + describe_time(options_.node_timeout) +
           " (--node-timeout)";
     }
   }

@@ -124,7 +124,7 @@ void SharedLog::post(const std::string& text) {
   if (text.size() > kLargestEntry) {
     throw std::length_error(
         "an entry of the rendezvous has " + std::to_string(text.size()) +
-        " bytes; the most is " + std::to_string(kLargestEntry));
+        " bytes; the maximum is " + std::to_string(kLargestEntry));
   }
   send(log_message::kPost + text);
 }
