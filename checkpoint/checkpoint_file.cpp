@@ -61,8 +61,8 @@ void detail::check_extension(const std::string& path) {
   DDP_CHECK_VALUE(
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
-      "checkpoint '{}': the extension names the format: .pt, .pth or "
-      ".safetensors; name the file accordingly",
+      "checkpoint '{}': the extension selects the format: use .pt, .pth or "
+      ".safetensors",
       path);
 }
 
@@ -78,8 +78,8 @@ std::function<void()> detail::prepare_checkpoint_file(
     auto flat = tree_flatten(value);
     DDP_CHECK_VALUE(
         !sharded || flat.structure.empty(),
-        "checkpoint '{}': an index of several files holds a dict of tensors "
-        "alone, and this value is another: write one file, .safetensors or .pt",
+        "checkpoint '{}': an index of several files can contain only a dict of "
+        "tensors: write this value to one file, .safetensors or .pt",
         path);
     metadata.emplace("format", "pt");
     if (!flat.structure.empty()) {

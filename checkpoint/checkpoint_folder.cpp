@@ -137,7 +137,7 @@ void drop_cached_pages(const std::string& path) {
 } // namespace
 
 CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
-  DDP_CHECK_VALUE(!path_.empty(), "the folder of checkpoints has no name");
+  DDP_CHECK_VALUE(!path_.empty(), "the path of the checkpoint folder is empty");
 }
 
 std::vector<fs::path> CheckpointFolder::files() const {
@@ -224,8 +224,8 @@ void CheckpointFolder::claim() {
   DDP_CHECK(
       locked || succeeds_,
       "another process writes checkpoints to '{}': another job, or a rank "
-      "whose CheckpointManager was not given the group; give each job a "
-      "separate folder, and all ranks the group",
+      "whose CheckpointManager was not given the group; use a separate folder "
+      "for each job, and pass the group on all ranks",
       path_);
 }
 
@@ -248,7 +248,7 @@ void CheckpointFolder::take(bool only_own_job) {
   DDP_CHECK(
       !is_later && !is_another,
       "checkpoints in '{}' are written by {}{}; this rank's DDP_EPOCH is {}), "
-      "which continues without this rank: nothing is written; end this rank",
+      "which continues without this rank: nothing is written. End this rank",
       path_,
       is_later ? "a later epoch of this job (" : "another job (",
       found,

@@ -67,7 +67,7 @@ void CheckpointManager::Impl::check_later_steps(int64_t step) const {
   DDP_CHECK(
       entries.empty() || entries[0].step <= std::max(step, last_step),
       "'{}' has a checkpoint of step {} that this run did not load, and step "
-      "{} would seem older; call load() first, or choose another folder",
+      "{} is older; call load() first, or choose another folder",
       folder.path(),
       entries[0].step,
       step);
@@ -82,8 +82,8 @@ std::function<void()> CheckpointManager::Impl::prepare(
   check_later_steps(step);
   DDP_CHECK_VALUE(
       step >= newest_step,
-      "CheckpointManager: step {} comes after step {}; load() takes the "
-      "highest step for the newest",
+      "CheckpointManager: step {} follows step {}, but load() considers the "
+      "highest step the newest",
       step,
       newest_step);
   newest_step = step;
@@ -133,7 +133,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
       }
       folder.set_corrupt(entry.path);
       found.skipped.push_back(detail::error_text(error));
-      TORCH_WARN("ddp: a checkpoint is passed over: ", found.skipped.back());
+      TORCH_WARN("ddp: a checkpoint is skipped: ", found.skipped.back());
       continue;
     }
     found.step = entry.step;
@@ -143,8 +143,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '{}' can be read; move them away to start "
-      "again\n  {}",
+      "none of the checkpoints in '{}' can be read; move them to another "
+      "folder to start over\n  {}",
       folder.path(),
       c10::Join("\n  ", found.skipped));
   return std::nullopt;

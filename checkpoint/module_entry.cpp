@@ -58,7 +58,7 @@ std::string choose(std::vector<std::string> names) {
   }
   DDP_CHECK_VALUE(
       names.size() == 1,
-      "the file has {} entries that can be a module's tensors; name one of "
+      "the file has {} entries that can be a module's tensors; select one of "
       "them by LoadOptions().entry(name){}",
       names.size(),
       list);

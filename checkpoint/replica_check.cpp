@@ -43,8 +43,9 @@ void compare(
     }
     if (group.rank() == 0) {
       TORCH_WARN(detail::format(
-          "ddp: in this checkpoint '{}' differs between ranks: {}. Then ranks "
-          "take different steps. DDP_CHECK_REPLICAS=0 turns this check off",
+          "ddp: in this checkpoint '{}' differs between ranks: {}. The ranks "
+          "then take different steps. DDP_CHECK_REPLICAS=0 turns this check "
+          "off",
           name,
           different));
     }
@@ -59,8 +60,8 @@ std::string different_calls(
   const auto calls = differences(call, group);
   return calls.empty() ? ""
                        : "the ranks made different calls: " + calls +
-          ". Rank 0 reads and writes for all: give all ranks one path and "
-          "step, as group.broadcast(path) returns it";
+          ". Rank 0 reads and writes for all ranks: pass the same path and "
+          "step on all ranks, for example by group.broadcast(path)";
 }
 
 } // namespace

@@ -75,9 +75,8 @@ at::Tensor read_tensor(
       [&](const void* data, size_t count) { checksum.add(data, count); });
   DDP_CHECK(
       expected.empty() || checksum.hex() == expected,
-      "corrupt: tensor '{}' has the checksum {}, the header says {}; restore "
-      "it "
-      "from a copy",
+      "corrupt: tensor '{}' has the checksum {}, but the header says {}; "
+      "restore it from a copy",
       entry.name,
       checksum.hex(),
       expected);
@@ -100,21 +99,21 @@ detail::SafetensorsHeader detail::read_safetensors_header(
     const ByteSource& file) {
   DDP_CHECK(
       file.size() >= kLengthBytes,
-      "truncated: it has {} bytes, the length of the header alone takes {}",
+      "truncated: it has {} bytes, but the length field alone has {}",
       file.size(),
       kLengthBytes);
   uint64_t header_bytes = 0;
   file.read(0, &header_bytes, kLengthBytes);
   DDP_CHECK(
       header_bytes <= kMaxHeaderBytes,
-      "not a safetensors file: its header would have {} bytes, the format "
-      "allows {}",
+      "not a safetensors file: its header has {} bytes, but the format allows "
+      "{}",
       header_bytes,
       kMaxHeaderBytes);
   const auto rest = file.size() - kLengthBytes;
   DDP_CHECK(
       header_bytes <= rest,
-      "truncated: it says that {} bytes of header follow, the file has {}",
+      "truncated: its header has {} bytes, but only {} follow",
       header_bytes,
       rest);
   auto header =
@@ -167,7 +166,7 @@ void write_safetensors(
   const uint64_t header_bytes = text.size();
   DDP_CHECK_VALUE(
       header_bytes <= kMaxHeaderBytes,
-      "cannot write '{}': names, shapes and metadata take {} bytes, the "
+      "cannot write '{}': names, shapes and metadata need {} bytes, but the "
       "format allows {}",
       path,
       header_bytes,

@@ -115,13 +115,12 @@ TrainingPart local_part(
 }
 
 StateDict to_state_dict(const IValue& state) {
-  DDP_CHECK_VALUE(
-      state.isGenericDict(), "a state of tensors by name was expected");
+  DDP_CHECK_VALUE(state.isGenericDict(), "expected a state of tensors by name");
   StateDict result;
   for (const auto& entry : state.toGenericDict()) {
     DDP_CHECK_VALUE(
         entry.key().isString() && entry.value().isTensor(),
-        "a state of tensors by name was expected");
+        "expected a state of tensors by name");
     result.insert(entry.key().toStringRef(), entry.value().toTensor());
   }
   return result;
@@ -168,7 +167,7 @@ TrainingPart per_rank_part(
     }
     return [name, saved = states.size(), size = group.size()] {
       TORCH_WARN(detail::format(
-          "ddp: '{}' was saved on {} ranks and is left out on {}",
+          "ddp: '{}' was saved on {} ranks and is not loaded on {}",
           name,
           saved,
           size));
@@ -188,7 +187,7 @@ Commits plan_parts(
   for (const auto& part : parts) {
     const auto found = dict.find(part.name);
     if (found == dict.end() && part.optional) {
-      TORCH_WARN("ddp: the state has no '", part.name, "', which is left out");
+      TORCH_WARN("ddp: the state has no '", part.name, "'; it is not loaded");
       continue;
     }
     DDP_CHECK_VALUE(

@@ -57,8 +57,8 @@ TrainingState& TrainingState::add(
     torch::optim::Optimizer& optimizer) {
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
-      "TrainingState: '{}' shards its state over ranks: add it by its own "
-      "type, ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer",
+      "TrainingState: '{}' shards its state over ranks: add it with its type, "
+      "ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer",
       name);
   auto part = detail::local_part(
       name,

@@ -166,7 +166,7 @@ FOLDER_TEST("what cannot be done is said in a line") {
       {{"inspect", folder / "none.pt"}, "none.pt': No such file"},
       {{"inspect", folder.path()}, "a directory"},
       {{"inspect", folder / "empty.pt"}, "is empty"},
-      {{"inspect", folder / "text.pt"}, "no zip file"},
+      {{"inspect", folder / "text.pt"}, "not a zip file"},
   };
   for (const auto& [arguments, text] : expected) {
     CHECK_THAT(trouble(arguments), Has(text));

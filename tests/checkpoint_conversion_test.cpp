@@ -122,7 +122,7 @@ FOLDER_TEST("an entry of a training is converted") {
       trouble({"convert", path, out, "--flat"}), Has("'epoch' is not one"));
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
-      Has("the extension names the format"));
+      Has("the extension selects the format"));
   // What a safetensors file says of itself goes along, and a file may be
   // written over itself.
   StateDict tensors;

@@ -130,8 +130,8 @@ FOLDER_TEST("what a safetensors file cannot have is named") {
   };
   CHECK_THAT(
       refused(dict({{"a", dict({{"b", at::Tensor()}})}})),
-      Has("'a.b' is a tensor that is undefined"));
-  CHECK_THAT(refused(dict({{"a", "\xff"}})), Has("'a' is text"));
+      Has("'a.b' is an undefined tensor"));
+  CHECK_THAT(refused(dict({{"a", "\xff"}})), Has("'a' is a string"));
   CHECK_THAT(
       refused(dict({{"a", c10::Device("cpu")}})), Has("'a' is a Device"));
   CHECK_THAT(refused(dict({{1.5, 1}})), Has("a key that is a Double"));
@@ -155,7 +155,7 @@ FOLDER_TEST("a safetensors file's tree is checked") {
   CHECK_THAT(reading("{\"a\":1}"), Has("an object 'a'"));
   CHECK_THAT(reading("{}"), Has("an object of 0 keys"));
   CHECK_THAT(reading("{\"tuple\":1}"), Has("no array"));
-  CHECK_THAT(reading("{\"dict\":[1]}"), Has("not a key and a value"));
+  CHECK_THAT(reading("{\"dict\":[1]}"), Has("not a pair of key and value"));
   CHECK_THAT(reading("{\"dict\":[[1,1],[1,1]]}"), Has("the key 1 twice"));
   CHECK_THAT(
       reading(std::string(200, '[') + std::string(200, ']')),

@@ -93,7 +93,7 @@ FOLDER_TEST("one process at a time writes to a folder") {
   {
     Run run(folder.path());
     run.save(5);
-    CHECK_THROWS_WITH(run.save(4), Has("step 4 comes after step 5"));
+    CHECK_THROWS_WITH(run.save(4), Has("step 4 follows step 5"));
     Run other(folder.path());
     CHECK(other.checkpoints.load()->step == 5); // to read is no harm
     CHECK_THROWS_WITH(other.save(6), Has("another process writes"));

@@ -58,7 +58,7 @@ RANKS_TEST("paths that differ between ranks are told of") {
         error_on_all(group, call),
         Has("made different calls: rank 0: " + name + "(\"",
             "net0.pt\"); rank 1: " + name + "(\"",
-            "give all ranks one path"));
+            "pass the same path"));
   };
   const auto warn = [&](const std::string& name, auto call) {
     const auto texts = warnings_of(call);

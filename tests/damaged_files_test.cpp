@@ -43,7 +43,7 @@ TEST_CASE("A zip file's directory has to be sound") {
     return complaint(text.replace(at, bytes.size(), bytes));
   };
   CHECK_THAT(complaint(""), Has("truncated: its 0 bytes"));
-  CHECK_THAT(complaint(std::string(99, 'x')), Has("no zip file"));
+  CHECK_THAT(complaint(std::string(99, 'x')), Has("not a zip file"));
   CHECK_THAT(complaint(good + "x"), Has("do not end"));
   CHECK_THAT(
       complaint(zip_of({{"a/data.pkl", none}, {"a/data.pkl", none}})),
@@ -58,15 +58,14 @@ TEST_CASE("A zip file's directory has to be sound") {
   CHECK_THAT(changed(directory + 16, u32(1)), Has("has the CRC-32"));
   CHECK_THAT(changed(second + 16, u32(1)), Has("record 'a/x' has the CRC-32"));
   CHECK_THAT(
-      changed(second + 20, u32(200) + u32(200)),
-      Has("reach beyond what follows"));
+      changed(second + 20, u32(200) + u32(200)), Has("overlap the next part"));
   CHECK_THAT(
       changed(second + 42, u32(0)), Has("'a/x' does not begin at byte 0"));
-  CHECK_THAT(changed(second + 42, u32(0xFFFFFFF0)), Has("would begin at byte"));
+  CHECK_THAT(changed(second + 42, u32(0xFFFFFFF0)), Has("but the file has"));
   CHECK_THAT(
       changed(second + 20, u32(0xFFFFFFFF) + u32(0xFFFFFFFF)),
       Has("no 64-bit sizes"));
-  CHECK_THAT(changed(second, "XX"), Has("something else"));
+  CHECK_THAT(changed(second, "XX"), Has("no record where"));
   CHECK_THAT(changed(end + 8, u16(9) + u16(9)), Has("cannot have 9"));
   CHECK_THAT(changed(end + 8, u16(1) + u16(1)), Has("bytes more than"));
   CHECK_THAT(changed(end + 4, u16(1)), Has("one part of"));
@@ -101,7 +100,7 @@ TEST_CASE("Sizes of 64 bits are read") {
   CHECK(value_of(body + end64(local.size(), at) + end).toInt() == 7);
   CHECK_THAT(
       complaint(body + end64(local.size(), at + 1) + end),
-      Has("behind its locator"));
+      Has("after its locator"));
   CHECK_THAT(
       complaint(body + end64(local.size(), at - 1) + end),
       Has("no 64-bit end record"));

@@ -137,17 +137,18 @@ FOLDER_TEST("one of the files of an index is not taken for all") {
   REQUIRE_THROWS_WITH(
       load_checkpoint(folder / "model-00001-of-00002.safetensors", *module),
       Has("model-00001-of-00002.safetensors' is file 1 of 2; load '" +
-          (folder / kIndex) + "' for all of them. Alone it does not fit"));
+          (folder / kIndex) +
+          "' to read all of them. This file alone does not fit"));
 }
 
 FOLDER_TEST("what is no dict of tensors needs one file") {
   REQUIRE_THROWS_WITH(
-      write_checkpoint_file(folder / kIndex, 3),
-      Has("a dict of tensors alone"));
+      write_checkpoint_file(folder / kIndex, 3), Has("only a dict of tensors"));
   int64_t epoch = 0;
   TrainingState state;
   state.add("epoch", epoch);
-  REQUIRE_THROWS_WITH(state.save(folder / kIndex), Has("tensors alone"));
+  REQUIRE_THROWS_WITH(
+      state.save(folder / kIndex), Has("only a dict of tensors"));
   REQUIRE(folder.names().empty());
 }
 

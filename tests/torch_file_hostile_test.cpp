@@ -75,7 +75,7 @@ TEST_CASE("Names that are not on the list are refused") {
       {"P0\n", "a persistent id that is text"},
       {"ctorch\nfloat32\n)R", "torch.float32: this library does not call"},
       {"ctorch\nFloatStorage\n", "contains 'torch.FloatStorage'"},
-      {unicode("os.system") + ")R", "a function to call is expected"},
+      {unicode("os.system") + ")R", "expected a function to call"},
       {"\x8f", "a set"},
       {"C\1a", "bytes"},
       {"\x8b\x09\0\0\0"s, "an integer of more than 64 bits"},
@@ -127,27 +127,27 @@ TEST_CASE("Entries of unknown classes are left out where that is asked for") {
 TEST_CASE("Persistent ids are of storages alone") {
   const auto inner = storage_of(kFloatStorage, "0", "K\4");
   check({
-      {"K\1Q", "a tuple as persistent id is expected"},
-      {unicode("0") + "Q", "a tuple as persistent id is expected"},
+      {"K\1Q", "expected a tuple as persistent id"},
+      {unicode("0") + "Q", "expected a tuple as persistent id"},
       {")Q", "a persistent id of 0 values"},
       {"(" + unicode("module") + "NNNNtQ", "of the kind 'module'"},
-      {"(" + inner + "NNNNtQ", "kind is expected, it has a storage"},
+      {"(" + inner + "NNNNtQ", "kind, found a storage"},
       {"(" + unicode("storage") + "cos\nsystem\n", "'os.system'"},
       {"(" + unicode("storage") + inner + unicode("0") + unicode("cpu") +
            "K\4tQ",
-       "type is expected, it has a storage"},
+       "type, found a storage"},
       {"(" + unicode("storage") + "c" + kFloatStorage + inner + unicode("cpu") +
            "K\4tQ",
-       "key is expected, it has a storage"},
+       "key, found a storage"},
       {storage_of("torch\nfloat32\n", "0", "K\4"), "the type torch.float32"},
       {storage_of("torch\nQInt8Storage\n", "0", "K\4"), "torch.QInt8Storage"},
       {storage_of(kFloatStorage, "../../etc/passwd", "K\4"),
        "no record for its storage '../../etc/passwd'"},
       {storage_of(kFloatStorage, "0", "K\5"), "has 16 bytes, expected 20"},
-      {storage_of(kFloatStorage, "0", integer(-1)), "not negative"},
+      {storage_of(kFloatStorage, "0", integer(-1)), "non-negative"},
       {storage_of(kFloatStorage, "0", long_integer(int64_t{1} << 62)),
-       "more than 64 bits can"},
-      {storage_of(kFloatStorage, "0", "\x88"), "it has a bool"},
+       "exceeds 64 bits"},
+      {storage_of(kFloatStorage, "0", "\x88"), "found a bool"},
       {inner, "contains a storage"},
   });
 }
@@ -161,21 +161,21 @@ TEST_CASE("Tensors stay within their storage") {
       {tensor_of("K\1", kFour, kOne), "reaches element 5 of a storage of 4"},
       {tensor_of("K\5", "K\0\x85"s, kOne), "reaches element 5"},
       {tensor_of(kZero, "K\2\x85", "K\4\x85"), "reaches element 5"},
-      {tensor_of(integer(-1), kFour, kOne), "not negative, it has -1"},
-      {tensor_of(kZero, integer(-4) + "\x85", kOne), "it has -4"},
-      {tensor_of("K\3", kFour, integer(-1) + "\x85"), "it has -1"},
+      {tensor_of(integer(-1), kFour, kOne), "offset, found -1"},
+      {tensor_of(kZero, integer(-4) + "\x85", kOne), "found -4"},
+      {tensor_of("K\3", kFour, integer(-1) + "\x85"), "found -1"},
       {tensor_of(huge, kFour, kOne), "reaches element"},
       {tensor_of(kZero, huge + "\x85", kZero + "\x85"), "63 bits"},
       {tensor_of(kZero, huge + huge + "\x86", "K\0K\0\x86"s), "63 bits"},
       {tensor_of(kZero, kFour, huge + "\x85"), "63 bits"},
       {tensor_of(kZero, "K\0"s + huge + huge + "\x87", "K\1K\1K\1\x87"),
        "63 bits"},
-      {tensor_of(kZero, kFour, ")"), "sizes [4] and strides []"},
+      {tensor_of(kZero, kFour, ")"), "sizes [4], but strides []"},
       {tensor_of(kZero, dimensions, dimensions), "a tensor of 65 dimensions"},
-      {tensor_of("\x88", kFour, kOne), "it has a bool"},
-      {tensor_of(kZero, "]", kOne), "size is expected, it has a list"},
+      {tensor_of("\x88", kFour, kOne), "found a bool"},
+      {tensor_of(kZero, "]", kOne), "size, found a list"},
       {tensor_of(kZero, kFour, kOne, "\x89"), "it has 5 arguments"},
-      {tensor_of(kZero, kFour, kOne, "NN"), "requires_grad is expected"},
+      {tensor_of(kZero, kFour, kOne, "NN"), "requires_grad, found"},
       {tensor_of(kZero, kFour, kOne, "\x89}K\1K\1s"), "hooks"},
       {tensor_of(kZero, kFour, kOne, "\x89}}" + unicode("conj") + "\x88s"),
        "metadata has 'conj'"},
@@ -183,24 +183,24 @@ TEST_CASE("Tensors stay within their storage") {
            "torch._utils\n_rebuild_tensor_v3\n",
            storage_of("torch.storage\nUntypedStorage\n", "0", "K\x10") + kZero +
                kFour + kOne + "\x88}ctorch\nint32\n"),
-       "would need gradients"},
+       "cannot require gradients"},
       {call_of(
            "torch._utils\n_rebuild_tensor_v3\n",
            storage_of("torch.storage\nUntypedStorage\n", "0", "K\x10") + kZero +
                kFour + kOne + "\x89}K\1"),
-       "a dtype is expected"},
+       "expected a dtype"},
       {call_of(kRebuildV2, "K\1" + kZero + kFour + kOne + "\x89}"),
-       "a storage is expected"},
+       "expected a storage"},
       {call_of("torch._utils\n_rebuild_parameter\n", "N\x89}"),
-       "a tensor is expected"},
+       "expected a tensor"},
   });
 }
 
 TEST_CASE("Pickles that are no sense are refused") {
   check({
       {"", "the stack has 0 values"},
-      {"NN", "leaves 2 values behind"},
-      {"(N", "leaves 1 values behind"},
+      {"NN", "leaves 2 values on the stack"},
+      {"(N", "leaves 1 values on the stack"},
       {"a", "the stack has 0 values"},
       {"]a", "the stack is empty"},
       {"](a", "the stack has 0 values, the opcode needs 1"},
@@ -211,12 +211,12 @@ TEST_CASE("Pickles that are no sense are refused") {
       {"]}b", "sets the attributes of a list"},
       {tensor_of(kZero, kFour, kOne) + ")b", "the attributes of a tensor"},
       {"h\7", "refers to value 7"},
-      {"Nr" + u32(0xFFFFFFFF), "numbers a value 4294967295"},
+      {"Nr" + u32(0xFFFFFFFF), "under number 4294967295"},
       {"q\0"s, "the stack is empty"},
-      {"X" + u32(0xFFFFFFFF) + "abc", "4294967295 bytes are expected"},
+      {"X" + u32(0xFFFFFFFF) + "abc", "expected 4294967295 bytes"},
       {"\x8d" + std::string(8, '\xff'), "18446744073709551615 bytes"},
-      {"T" + u32(0x80000000), "2147483648 bytes are expected"},
-      {"\x8a\xff", "255 bytes are expected"},
+      {"T" + u32(0x80000000), "expected 2147483648 bytes"},
+      {"\x8a\xff", "expected 255 bytes"},
       {"\x80\6N", "pickle protocol 6"},
       {"cos", "a name does not end"},
       {"0", "the opcode 48"},
@@ -230,7 +230,7 @@ TEST_CASE("Pickles that are no sense are refused") {
   });
   CHECK_THAT(
       complaint(zip_of({{"a/data.pkl", "\x80\2N"}})),
-      Has("truncated: 1 bytes"));
+      Has("truncated: expected 1 bytes"));
 }
 
 TEST_CASE("Values that contain themselves are refused") {
@@ -283,7 +283,7 @@ TEST_CASE("Bombs need little memory and time") {
   }
   refused(parts + "e", "nested more than 100");
   refused(repeat("(", deep), "the stack has 0 values");
-  refused(repeat("N", 4 * deep), "values behind");
+  refused(repeat("N", 4 * deep), "values on the stack");
   refused("](" + repeat(")", 8 * deep) + "e", "need far more memory");
   // Keys that are made for the hash table of c10::Dict to have no end.
   uint64_t inverse = 1; // of its factor, modulo 2^64

@@ -45,8 +45,8 @@ c10::IValue flattened(const c10::IValue& content) {
     }
     DDP_CHECK_VALUE(
         value.isTensor(),
-        "--flat takes tensors only, and '{}' is not one; --entry names a part "
-        "of the file",
+        "--flat requires tensors, but '{}' is not one; select a part of the "
+        "file with --entry",
         name);
     tensors.insert(name, value.toTensor().detach()); // as Python's state_dict
   }
@@ -78,15 +78,17 @@ void add_convert(CLI::App& app, int& /*exit_code*/) {
       ->type_name("");
   command
       ->add_option(
-          "--entry", options->entry, "this entry only, such as \"model\"")
+          "--entry", options->entry, "only this entry, such as \"model\"")
       ->type_name("NAME");
   command->add_flag(
-      "--flat", options->flat, "one dict of tensors by names with dots");
+      "--flat", options->flat, "one dict of tensors with dotted names");
   command->footer(
-      "What torch::save writes of a module are dicts in dicts; with --flat it "
-      "becomes\nwhat Python's load_state_dict takes.\n\n"
-      "Example: ddp-checkpoint convert training.pt weights.safetensors "
-      "--entry model");
+      "torch::save writes a module as nested dicts; --flat converts them to "
+      "the form\n"
+      "that Python's load_state_dict expects.\n"
+      "\n"
+      "Example: ddp-checkpoint convert training.pt weights.safetensors --entry "
+      "model");
   command->callback([options] { convert(*options); });
 }
 

@@ -231,8 +231,8 @@ void add_diff(CLI::App& app, int& exit_code) {
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
       ->type_name("X");
   command->footer(
-      "Tensors and values are compared by name, and bit by bit where no "
-      "tolerance is\n"
+      "Tensors and values are compared by name, and bit by bit if no tolerance "
+      "is\n"
       "given; the files may be of different formats.\n"
       "Exit code: 0 if nothing differs, 1 if something does, 2 if a file\n"
       "cannot be read.\n"

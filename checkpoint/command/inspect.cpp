@@ -162,7 +162,7 @@ void inspect(const InspectOptions& options) {
 
 void add_inspect(CLI::App& app, int& /*exit_code*/) {
   auto* command =
-      app.add_subcommand("inspect", "Says what is in a checkpoint.");
+      app.add_subcommand("inspect", "Lists the contents of a checkpoint.");
   const auto options = std::make_shared<InspectOptions>();
   command->add_option("FILE", options->file)->required()->type_name("");
   command->add_flag("--json", options->json, "for programs, as JSON");

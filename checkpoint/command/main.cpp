@@ -23,7 +23,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Files are those of Python's torch.save, LibTorch's torch::save, "
-      "safetensors, and\nddp. ddp-checkpoint SUBCOMMAND --help says more.");
+      "safetensors, and\n"
+      "ddp. For details: ddp-checkpoint SUBCOMMAND --help");
   add_inspect(app, exit_code);
   add_verify(app, exit_code);
   add_convert(app, exit_code);

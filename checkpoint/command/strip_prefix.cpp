@@ -94,8 +94,7 @@ void add_strip_prefix(CLI::App& app, int& /*exit_code*/) {
   command->add_option("IN", options->input)->required()->type_name("");
   command->add_option("OUT", options->output)->required()->type_name("");
   command
-      ->add_option(
-          "--prefix", options->prefix, "what is dropped (default module.)")
+      ->add_option("--prefix", options->prefix, "the prefix (default module.)")
       ->type_name("PREFIX");
   command->footer(
       "It changes the names in weights and in each entry of a training, such "

@@ -49,16 +49,19 @@ int verify(const std::string& path) {
 
 void add_verify(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
-      "verify", "Reads all of checkpoints and says what is corrupt.");
+      "verify", "Reads checkpoints completely and reports corrupt parts.");
   const auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files)->required()->type_name("");
   command->footer(
-      ".pt files have the CRC-32 of their values, safetensors files of this "
-      "library\nchecksums of every byte, others nothing: of these the header "
-      "is "
-      "checked, and\nthat no data are missing.\n"
-      "Exit code: 0 where all are as they were written, 1 where one is "
-      "corrupt, 2 where\none is not there.\n\n"
+      ".pt files have a CRC-32 of each value. safetensors files of this "
+      "library have\n"
+      "checksums of every byte; of other safetensors files, only the header "
+      "and the\n"
+      "length are checked.\n"
+      "Exit code: 0 if all files are intact, 1 if one is corrupt, 2 if one "
+      "does not\n"
+      "exist.\n"
+      "\n"
       "Example: ddp-checkpoint verify runs/*.pt");
   command->callback([files, &exit_code] {
     for (const auto& path : *files) {

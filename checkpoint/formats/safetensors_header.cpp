@@ -80,7 +80,7 @@ OrderedObject parse_json(const std::string& text) {
   try {
     result.json = Json::parse(text, check_keys);
   } catch (const nlohmann::json::exception& error) {
-    DDP_THROW(Error, "the header is no JSON: {}", error.what());
+    DDP_THROW(Error, "the header is not JSON: {}", error.what());
   }
   return result;
 }
@@ -88,13 +88,13 @@ OrderedObject parse_json(const std::string& text) {
 uint64_t parse_unsigned(const Json& value, const char* what) {
   DDP_CHECK(
       value.is_number_unsigned(),
-      "{} has {} where an integer that is not negative is expected",
+      "{} has {}, expected a non-negative integer",
       what,
       value.dump());
   const auto number = value.get<uint64_t>();
   DDP_CHECK(
       number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
-      "{} has {}, which is more than 63 bits hold",
+      "{} has {}, which exceeds 63 bits",
       what,
       number);
   return number;
@@ -118,7 +118,7 @@ c10::ScalarType parse_dtype(const Json& entry) {
       [&](const auto& dtype) { return name == dtype.first; });
   DDP_CHECK(
       known != kSafetensorsDtypes.end(),
-      "its dtype is '{}', which this library does not know",
+      "its dtype is '{}', which this library does not support",
       name);
   return known->second;
 }
@@ -132,14 +132,17 @@ uint64_t byte_count(const TensorEntry& entry) {
     DDP_CHECK(
         !__builtin_mul_overflow(bytes, factor, &bytes) &&
             bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
-        "its shape {} has more elements than 63 bits can count",
+        "the number of elements of its shape {} exceeds 63 bits",
         c10::IntArrayRef(entry.shape));
   }
   return empty ? 0 : bytes;
 }
 
 TensorEntry parse_entry(const std::string& name, const Json& json) {
-  DDP_CHECK(json.is_object(), "it is described by {}", json.dump());
+  DDP_CHECK(
+      json.is_object(),
+      "its description is {}, expected an object",
+      json.dump());
   TensorEntry entry;
   entry.name = name;
   entry.dtype = parse_dtype(json);
@@ -156,19 +159,19 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
   const auto expected = byte_count(entry);
   DDP_CHECK(
       entry.begin <= entry.end && entry.end - entry.begin == expected,
-      "its data_offsets are {}, but its dtype and shape take {} bytes",
+      "its data_offsets are {}, but its dtype and shape need {} bytes",
       offsets.dump(),
       expected);
   return entry;
 }
 
 SafetensorsMetadata parse_metadata(const Json& json) {
-  DDP_CHECK(json.is_object(), "{} is no object", kMetadataKey);
+  DDP_CHECK(json.is_object(), "{} is not an object", kMetadataKey);
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : json.items()) {
     DDP_CHECK(
         value.is_string(),
-        "{} has for '{}' the value {}, expected a string",
+        "{}: '{}' is {}, expected a string",
         kMetadataKey,
         key,
         value.dump());
@@ -188,7 +191,7 @@ void take_checksums(const std::string& text, SafetensorsHeader& header) {
   DDP_CHECK(
       text.rfind(kOurHeadToChecksum, 0) == 0 &&
           checksums.size() == kChecksumSize * (1 + header.entries.size()),
-      "corrupt: the header has no {} for {} tensors at its place; restore the "
+      "corrupt: the header does not begin with {} for {} tensors; restore the "
       "file from a copy",
       kChecksumKey,
       header.entries.size());
@@ -196,8 +199,8 @@ void take_checksums(const std::string& text, SafetensorsHeader& header) {
   const auto expected = checksums.substr(0, kChecksumSize);
   DDP_CHECK(
       seen == expected,
-      "corrupt: its header has the checksum {}, it says {}; restore it from a "
-      "copy",
+      "corrupt: the checksum of its header is {}, but the header says {}; "
+      "restore it from a copy",
       seen,
       expected);
   header.checksums = checksums;
@@ -211,8 +214,8 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
   for (const auto& entry : entries) {
     DDP_CHECK(
         entry.begin == position,
-        "the data of '{}' begins at byte {} of the data, but what precedes it "
-        "ends at {}",
+        "the data of '{}' begin at byte {} of the data, but the preceding data "
+        "end at {}",
         entry.name,
         entry.begin,
         position);
@@ -220,12 +223,12 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
   }
   DDP_CHECK(
       position <= data_bytes,
-      "truncated: the header describes {} bytes of data, the file has {}",
+      "truncated: the header describes {} bytes of data, but the file has {}",
       position,
       data_bytes);
   DDP_CHECK(
       position == data_bytes,
-      "the header describes {} bytes of data, the file has {}",
+      "the header describes {} bytes of data, but the file has {}",
       position,
       data_bytes);
 }
@@ -272,7 +275,7 @@ std::string safetensors_dtype(
   }
   DDP_THROW(
       TypeError,
-      "tensor '{}' has dtype {}, which a safetensors file cannot hold; "
+      "tensor '{}' has dtype {}, which a safetensors file cannot contain; "
       "convert it first",
       tensor,
       dtype);
@@ -290,7 +293,7 @@ std::string format_header(const SafetensorsHeader& header) try {
   for (const auto& entry : header.entries) {
     DDP_CHECK_VALUE(
         entry.name != kMetadataKey,
-        "no tensor may be called '{}' in a safetensors file",
+        "'{}' is not allowed as a tensor name in a safetensors file",
         kMetadataKey);
     const Json json = {
         {"dtype", safetensors_dtype(entry.dtype, entry.name)},
@@ -306,7 +309,9 @@ std::string format_header(const SafetensorsHeader& header) try {
   return text;
 } catch (const nlohmann::json::exception& error) { // text that is no UTF-8
   DDP_THROW(
-      ValueError, "a name or metadata entry cannot be JSON: {}", error.what());
+      ValueError,
+      "a name or metadata entry cannot be written as JSON: {}",
+      error.what());
 }
 
 } // namespace ddp::detail

@@ -28,7 +28,7 @@ WeightMap read_weight_map(const std::string& path) {
   const FileSource file(path);
   DDP_CHECK(
       file.size() <= kMaxIndexBytes,
-      "not an index: it has {} bytes, {} are allowed",
+      "not an index: it has {} bytes, at most {} are allowed",
       file.size(),
       kMaxIndexBytes);
   const auto index =
@@ -42,8 +42,8 @@ WeightMap read_weight_map(const std::string& path) {
     const auto shard = value.is_string() ? value.get<std::string>() : "";
     DDP_CHECK(
         !shard.empty() && fs::path(shard).filename() == shard,
-        "the index has {} for tensor '{}' where the name of a file in its "
-        "folder is expected",
+        "the index has {} for tensor '{}', expected the name of a file in its "
+        "folder",
         value.dump(-1, ' ', false, Index::error_handler_t::replace),
         name);
     files.emplace_back(name, shard);
@@ -133,7 +133,7 @@ std::string with_shard_number(const std::string& path) {
     return text;
   }
   return detail::format(
-      "{} is file {} of {}; load '{}{}' for all of them. Alone it",
+      "{} is file {} of {}; load '{}{}' to read all of them. This file alone",
       text,
       parts[2].str(),
       parts[3].str(),
@@ -154,7 +154,7 @@ StateDict read_sharded_safetensors(const std::string& path, bool mmap) {
     const auto* tensor = found->second.find(name);
     DDP_CHECK(
         tensor != nullptr,
-        "the index says that tensor '{}' is in '{}', which does not have it",
+        "tensor '{}' is in '{}' according to the index, but not in that file",
         name,
         shard);
     tensors.insert(name, *tensor);

@@ -104,12 +104,13 @@ c10::IValue TorchArchive::value(bool strict, bool verify) const {
   const auto order = record("byteorder");
   DDP_CHECK(
       !order.has_value() || *order == "little",
-      "its numbers are {}-endian, this library reads little-endian ones",
+      "its numbers are {}-endian, but this library reads only little-endian "
+      "ones",
       order.value_or(""));
   std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
   const auto load = [&](const std::string& key) {
     const auto* found = zip_.find(prefix_ + "data/" + key);
-    DDP_CHECK(found != nullptr, "there is no record for its storage '{}'", key);
+    DDP_CHECK(found != nullptr, "it has no record for its storage '{}'", key);
     used.insert(found->name);
     return zip_.tensor(*found, verify).storage();
   };

@@ -101,7 +101,7 @@ IValue unflatten_dict(
     DDP_CHECK(
         entry.is_array() && entry.size() == 2 &&
             (entry[0].is_string() || entry[0].is_number_integer()),
-        "a dict has an entry that is not a key and a value");
+        "an entry of a dict is not a pair of key and value");
     keys.push_back(unflatten_value(entry[0], tensors, depth + 1));
   }
   DDP_CHECK(

@@ -20,7 +20,7 @@ bool is_utf8(const std::string& text) {
 }
 
 void check_tensor(const at::Tensor& tensor, const std::string& name) {
-  DDP_CHECK_VALUE(tensor.defined(), "{} is a tensor that is undefined", name);
+  DDP_CHECK_VALUE(tensor.defined(), "{} is an undefined tensor", name);
   check_readable(tensor, "tensor " + name);
   DDP_CHECK_TYPE(
       !python_dtype(tensor.scalar_type()).empty(),
@@ -36,7 +36,7 @@ void check_value(const IValue& value, const std::string& place, int depth) {
     check_tensor(value.toTensor(), name);
   } else if (value.isString()) {
     DDP_CHECK_VALUE(
-        is_utf8(value.toStringRef()), "{} is text that is not UTF-8", name);
+        is_utf8(value.toStringRef()), "{} is a string that is not UTF-8", name);
   } else if (value.isList() || value.isTuple() || value.isGenericDict()) {
     check_depth(depth);
     for_each_item(value, [&](const IValue& key, const IValue& item) {

@@ -32,7 +32,7 @@ void for_pieces(uint64_t bytes, const Function& function) {
 void check_range(uint64_t offset, uint64_t bytes, uint64_t size) {
   DDP_CHECK(
       offset <= size && bytes <= size - offset,
-      "truncated: {} bytes are expected at byte {}, it has {}",
+      "truncated: expected {} bytes at byte {}, but it has {} bytes",
       bytes,
       offset,
       size);
@@ -105,7 +105,8 @@ FileSource::FileSource(const std::string& path)
   struct stat status {};
   DDP_CHECK(
       ::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode),
-      S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file");
+      S_ISDIR(status.st_mode) ? "it is a directory"
+                              : "it is not a regular file");
   size_ = static_cast<uint64_t>(status.st_size);
 }
 
@@ -125,7 +126,7 @@ void FileSource::read(uint64_t offset, void* data, size_t bytes) const {
     DDP_CHECK(got >= 0, reason());
     DDP_CHECK(
         got > 0,
-        "asked for {} bytes at byte {} and got none; has it changed meanwhile?",
+        "reading {} bytes at byte {} returned none; has the file changed?",
         bytes,
         offset);
     target += got;

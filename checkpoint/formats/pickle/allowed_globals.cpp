@@ -17,8 +17,7 @@ using Values = std::vector<PickleValue>;
 template <typename Content>
 const Content& expect(const PickleValue& value, const char* what) {
   const auto* content = content_of<Content>(value);
-  DDP_CHECK(
-      content != nullptr, "{} is expected, it has {}", what, kind_of(value));
+  DDP_CHECK(content != nullptr, "expected {}, found {}", what, kind_of(value));
   return *content;
 }
 
@@ -26,7 +25,7 @@ int64_t expect_size(const PickleValue& value, const char* what) {
   const auto* number = content_of<int64_t>(value);
   DDP_CHECK(
       number != nullptr && *number >= 0,
-      "{} is expected to be an integer that is not negative, it has {}",
+      "expected a non-negative integer as {}, found {}",
       what,
       number == nullptr ? kind_of(value) : std::to_string(*number));
   return *number;
@@ -99,14 +98,15 @@ void set_metadata(at::Tensor& tensor, const PickleValue& value) {
   }
   const auto& items = expect<PickleDict>(value, "a tensor's metadata").items;
   for (size_t i = 0; i < items.size(); i += 2) {
-    const auto& name = expect<std::string>(items[i], "its name");
+    const auto& name = expect<std::string>(items[i], "a metadata name");
     const bool set = expect<bool>(items[i + 1], "a bool");
     if (name == "conj" && tensor.is_complex()) {
       tensor._set_conj(set);
     } else if (name == "neg") {
       tensor._set_neg(set);
     } else {
-      DDP_THROW(Error, "a tensor's metadata has '{}'", name);
+      DDP_THROW(
+          Error, "a tensor's metadata has '{}', which is not supported", name);
     }
   }
 }
@@ -115,7 +115,7 @@ c10::ScalarType expect_dtype(const PickleValue& value) {
   const auto* global = expect<const PickleGlobal*>(value, "a dtype");
   DDP_CHECK(
       global->meaning == PickleMeaning::kDtype,
-      "a dtype is expected, it has {}",
+      "expected a dtype, found {}",
       global->name);
   return global->dtype;
 }
@@ -123,7 +123,7 @@ c10::ScalarType expect_dtype(const PickleValue& value) {
 void require_gradients(at::Tensor& tensor, bool required) {
   DDP_CHECK(
       !required || tensor.is_floating_point() || tensor.is_complex(),
-      "a tensor of {} would need gradients",
+      "a tensor of {} cannot require gradients",
       tensor.scalar_type());
   tensor.set_requires_grad(required);
 }
@@ -137,7 +137,7 @@ at::Tensor view_of(
   const auto strides = expect_sizes(arguments[3], "a tensor's stride");
   DDP_CHECK(
       sizes.size() == strides.size(),
-      "a tensor has sizes {} and strides {}",
+      "a tensor has sizes {}, but strides {}",
       at::IntArrayRef(sizes),
       at::IntArrayRef(strides));
   const auto elements =
@@ -173,11 +173,10 @@ PickleValue AllowedGlobals::find_class(
   }
   DDP_CHECK(
       !strict_,
-      "it asks for '{}.{}', which is not among the names that a state_dict "
-      "needs; nothing was executed. LoadOptions().strict(false) loads a module "
-      "without such entries; or load the file with Python, if you trust it, "
-      "and save only tensors, numbers, strings, and lists, tuples and dicts of "
-      "these",
+      "it refers to '{}.{}', which a state_dict does not need; nothing was "
+      "executed. LoadOptions().strict(false) loads a module without such "
+      "entries; or load the file with Python, if you trust it, and save only "
+      "tensors, numbers, strings, and lists, tuples and dicts of these",
       module,
       name);
   arena_.charge(module.size() + name.size());
@@ -265,7 +264,7 @@ PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   DDP_CHECK(
       !__builtin_mul_overflow(
           static_cast<uint64_t>(count), c10::elementSize(dtype), &bytes),
-      "storage '{}' would have more than 64 bits can count: {} elements",
+      "storage '{}' has {} elements, whose size exceeds 64 bits",
       key,
       count);
   return arena_.create(PickleStorage{storage_of(key, bytes), dtype});

@@ -10,7 +10,7 @@ std::string_view PickleBytes::take(uint64_t bytes) {
   const auto left = bytes_.size() - position_;
   DDP_CHECK(
       bytes <= left,
-      "truncated: {} bytes are expected at byte {}, there are {}",
+      "truncated: expected {} bytes at byte {}, found {}",
       bytes,
       position_,
       left);

@@ -162,7 +162,7 @@ void PickleWriter::write_double(double value) {
 void PickleWriter::write_text(const std::string& text) {
   DDP_CHECK_VALUE(
       text.size() <= std::numeric_limits<uint32_t>::max(),
-      "it has text of {} bytes, the format allows 2^32 - 1",
+      "it has a string of {} bytes, but the format allows 2^32 - 1",
       text.size());
   put(Op::BINUNICODE);
   put_number(static_cast<uint32_t>(text.size()));

@@ -105,7 +105,7 @@ PickleValue Unpickler::run() {
   const auto result = pop();
   DDP_CHECK(
       stack_.empty() && marks_.empty(),
-      "it leaves {} values behind, expected one",
+      "it leaves {} values on the stack, expected one",
       stack_.size() + 1);
   return result;
 }
@@ -164,7 +164,7 @@ void Unpickler::push_stack_global() {
   const auto* name = content_of<std::string>(names[1]);
   DDP_CHECK(
       module != nullptr && name != nullptr,
-      "a name of Python's is not a string but {} and {}",
+      "the module and name of a global must be strings, but are {} and {}",
       kind_of(names[0]),
       kind_of(names[1]));
   push(globals_.find_class(*module, *name));
@@ -218,7 +218,7 @@ PickleValue& Unpickler::top() {
 void Unpickler::memoize(uint64_t index) {
   DDP_CHECK(
       index < bytes_.size(),
-      "it numbers a value {}, but has only {} bytes",
+      "it stores a value under number {}, but has only {} bytes",
       index,
       bytes_.size());
   if (index >= memo_.size()) {

@@ -77,7 +77,7 @@ uint64_t find_end(const ByteSource& source) {
   DDP_THROW(
       Error,
       "{}its {} bytes do not end with a zip file's directory{}",
-      zip_start || size < zip::kEndSize ? "truncated: " : "no zip file: ",
+      zip_start || size < zip::kEndSize ? "truncated: " : "not a zip file: ",
       size,
       zip_start ? "; restore it from a copy" : "");
 }
@@ -86,20 +86,19 @@ uint64_t find_end(const ByteSource& source) {
 Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   DDP_CHECK(
       locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
-      "corrupt: its 64-bit end record would be at byte {}, behind its locator "
-      "at {}",
+      "corrupt: its 64-bit end record is at byte {}, after its locator at {}",
       at,
       locator);
   const auto end = source.text(at, zip::kEnd64Size);
   DDP_CHECK(
       u32_at(end, 0) == zip::kEnd64 &&
           u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
-      "corrupt: there is no 64-bit end record at byte {}",
+      "corrupt: no 64-bit end record at byte {}",
       at);
   DDP_CHECK(
       u32_at(end, 16) == 0 && u32_at(end, 20) == 0 &&
           u64_at(end, 24) == u64_at(end, 32),
-      "it is one part of several");
+      "it is one part of a multi-part zip file");
   return {u64_at(end, 48), u64_at(end, 40), u64_at(end, 32)};
 }
 
@@ -107,7 +106,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
 void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
   DDP_CHECK(
       seen == escape || seen == expected,
-      "corrupt: its end records say {} and {}",
+      "corrupt: its end records differ: {} and {}",
       seen,
       expected);
 }
@@ -118,7 +117,7 @@ Directory find_directory(const ByteSource& source) {
   DDP_CHECK(
       u16_at(end, 4) == 0 && u16_at(end, 6) == 0 &&
           u16_at(end, 8) == u16_at(end, 10),
-      "it is one part of several");
+      "it is one part of a multi-part zip file");
   Directory directory{u32_at(end, 16), u32_at(end, 12), u16_at(end, 10)};
   if (position >= zip::kEnd64LocatorSize) {
     const auto at = position - zip::kEnd64LocatorSize;
@@ -177,7 +176,7 @@ ZipRecord take_record(std::string_view& directory) {
   DDP_CHECK(
       directory.size() >= zip::kCentralHeaderSize &&
           u32_at(directory, 0) == zip::kCentralHeader,
-      "corrupt: its directory has something else where a record is expected");
+      "corrupt: its directory has no record where one is expected");
   const uint64_t name_size = u16_at(directory, 28);
   const uint64_t extra_size = u16_at(directory, 30);
   const auto size =
@@ -208,7 +207,7 @@ ZipRecord take_record(std::string_view& directory) {
       wanted);
   DDP_CHECK(
       record.compressed || record.stored_size == record.size,
-      "corrupt: record '{}' has {} bytes that take {}",
+      "corrupt: uncompressed record '{}' has {} bytes, but a stored size of {}",
       record.name,
       record.size,
       record.stored_size);
@@ -219,8 +218,8 @@ ZipRecord take_record(std::string_view& directory) {
 void check_crc(const ZipRecord& record, uint32_t crc) {
   DDP_CHECK(
       crc == record.crc,
-      "corrupt: the content of record '{}' has the CRC-32 {}, the directory "
-      "says {}; restore it from a copy",
+      "corrupt: the content of record '{}' has the CRC-32 {}, but the "
+      "directory says {}; restore it from a copy",
       record.name,
       crc,
       record.crc);
@@ -229,7 +228,7 @@ void check_crc(const ZipRecord& record, uint32_t crc) {
 void check_stored(const ZipRecord& record) {
   DDP_CHECK(
       !record.compressed,
-      "record '{}' is compressed; torch.save stores its records as they are",
+      "record '{}' is compressed; torch.save stores records uncompressed",
       record.name);
 }
 
@@ -261,7 +260,7 @@ void ZipReader::read_directory() {
   }
   DDP_CHECK(
       rest.empty(),
-      "corrupt: its directory has {} bytes more than its {} records take",
+      "corrupt: its directory has {} bytes more than its {} records need",
       rest.size(),
       directory.entries);
   for (auto& record : records_) {
@@ -282,7 +281,7 @@ void ZipReader::find_content(ZipRecord& record) const {
   DDP_CHECK(
       record.header <= source_.size() &&
           bytes <= source_.size() - record.header,
-      "corrupt: record '{}' would begin at byte {} of {}",
+      "corrupt: record '{}' begins at byte {}, but the file has {} bytes",
       record.name,
       record.header,
       source_.size());
@@ -297,7 +296,8 @@ void ZipReader::find_content(ZipRecord& record) const {
       record.header);
   DDP_CHECK(
       (u16_at(header, 8) != zip::kStored) == record.compressed,
-      "corrupt: record '{}' is compressed in one place and not in another",
+      "corrupt: the directory and the local header of record '{}' differ in "
+      "compression",
       record.name);
   if ((u16_at(header, 6) & zip::kSizesFollow) == 0) {
     check_crc(record, u32_at(header, 14));
@@ -313,8 +313,8 @@ void ZipReader::check_overlaps(
     const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
     DDP_CHECK(
         record.offset <= limit && record.stored_size <= limit - record.offset,
-        "corrupt: the {} bytes of record '{}' at byte {} reach beyond what "
-        "follows, at {}",
+        "corrupt: the {} bytes of record '{}' at byte {} overlap the next "
+        "part, at {}",
         record.stored_size,
         record.name,
         record.offset,
