@@ -179,11 +179,11 @@ bool check(int port) {
           addresses[i] + " port " + ports[i] + "\n";
     } else if (!leads_to(hosts[i], port_there, other)) {
       problems += hosts[rank] + ": the name " + hosts[i] +
-          " does not lead to it (" + addresses[i] + " does)\n";
+          " does not resolve to it (" + addresses[i] + " does)\n";
     }
   }
   if (versions[rank] != versions[0]) {
-    problems += hosts[rank] + ": other versions than " + hosts[0] + "'s\n";
+    problems += hosts[rank] + ": versions differ from " + hosts[0] + "'s\n";
   }
   std::printf(
       "%s (%s): %s, clock %+.1f s%s\n%s",
@@ -207,6 +207,6 @@ bool check(int port) {
 int main(int argc, char** argv) {
   return report_errors([&] {
     const bool is_well = check(argc > 1 ? std::atoi(argv[1]) : 0);
-    TORCH_CHECK(is_well, "something is off between the nodes");
+    TORCH_CHECK(is_well, "the check of the nodes found problems");
   });
 }

@@ -159,7 +159,7 @@ void train(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("An embedding that all ranks share and keep equal.");
-  app.add_option("--rnn", arguments.rnn, "what follows the embedding")
+  app.add_option("--rnn", arguments.rnn, "the layer after the embedding")
       ->check(CLI::IsMember({"linear", "gru", "lstm"}));
   app.add_flag(
       "--sparse",

@@ -142,7 +142,7 @@ void infer(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   std::string input_device = "cpu";
-  CLI::App app("A batch that rank 0 has, forwarded by all ranks.");
+  CLI::App app("Forwards a batch of rank 0 on all ranks.");
   app.add_option("--batch-size", arguments.batch_size, "for the measurement")
       ->check(CLI::PositiveNumber);
   app.add_option("--width", arguments.width, "of the layers that are measured")
@@ -154,12 +154,12 @@ int main(int argc, char** argv) {
   app.add_option(
       "--input-device",
       input_device,
-      "where rank 0's batch is: cpu, cuda:1, or meta, which has no data and "
-      "is elsewhere on any machine");
+      "device of rank 0's batch: cpu, cuda:1, or meta, which has no data and "
+      "differs from the net's device on any machine");
   app.add_flag(
       "--no-move",
       arguments.no_move,
-      "do not move the batch: if it is not where the net is, say so and stop");
+      "do not move the batch: fail if it is not on the net's device");
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] {
     arguments.input_device = torch::Device(input_device);

@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   app.add_option(
       "--overflow-at",
       arguments.overflow_at,
-      "the step in which rank 0's loss shall be infinite");
+      "the step in which rank 0's loss is made infinite");
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] { train(arguments); });
 }

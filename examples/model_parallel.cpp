@@ -102,9 +102,9 @@ void train(const Arguments& arguments) {
       arguments.batch_size % group.size() == 0,
       "a batch of ",
       arguments.batch_size,
-      " cannot be shared by ",
+      " cannot be divided evenly among ",
       group.size(),
-      " processes evenly");
+      " processes");
   ddp::manual_seed(11, group);
   auto net = std::make_shared<SplitNet>(arguments, devices);
   ddp::DistributedDataParallel<SplitNet> model(net, group);

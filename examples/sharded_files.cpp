@@ -34,9 +34,9 @@ void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
   for (const auto& file : std::filesystem::directory_iterator(arguments.data)) {
     TORCH_CHECK(
         file.path().extension() != ".shard",
-        "there are shards already, '",
+        "shards already exist, such as '",
         file.path().string(),
-        "' for one: leave --make out, or name another folder");
+        "': omit --make, or choose another folder");
   }
   group.barrier(); // all have looked
   for (auto i = group.rank(); i < arguments.make; i += group.size()) {
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains on memory-mapped files, data-parallel.");
   app.add_option("--data", arguments.data, "folder of *.shard")->required();
   app.add_option("--make", arguments.make, "first write this many files");
-  app.add_option("--records", arguments.records, "in each file that is made")
+  app.add_option("--records", arguments.records, "in each file that is written")
       ->check(CLI::PositiveNumber);
   app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
   app.add_option("--batch-size", arguments.batch_size, "records per rank")

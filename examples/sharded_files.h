@@ -42,7 +42,7 @@ class MappedShards : public torch::data::datasets::
           path,
           "' is corrupt or incomplete: its ",
           bytes,
-          " bytes are no whole number of records of ",
+          " bytes are not a whole number of records of ",
           each,
           " bytes");
       sizes_.push_back(bytes / each);

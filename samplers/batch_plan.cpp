@@ -17,9 +17,10 @@ void check_positive(
     int64_t most = kMost) {
   DDP_CHECK_VALUE(
       !value || (*value > 0 && *value <= most),
-      "plan_batches: {} is {}",
+      "plan_batches: {} is {}, expected 1 to {}",
       name,
-      value.value_or(0));
+      value.value_or(0),
+      most);
 }
 
 /// `total` divided by `part`, which has to go into it.
@@ -31,8 +32,8 @@ int64_t quotient(
   const auto below = total / part * part;
   DDP_CHECK_VALUE(
       total % part == 0,
-      "plan_batches: a global batch of {} cannot be divided by {}, so there "
-      "is no {}; {}{} could",
+      "plan_batches: a global batch of {} cannot be divided by {} to give a "
+      "{}; use {}{}",
       total,
       parts,
       what,
@@ -74,8 +75,9 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   check_positive("reference_batch", options.reference_batch(), kMost * kMost);
   DDP_CHECK_VALUE(
       num_replicas > 0 && num_replicas <= kMost,
-      "plan_batches: num_replicas is {}",
-      num_replicas);
+      "plan_batches: num_replicas is {}, expected 1 to {}",
+      num_replicas,
+      kMost);
   DDP_CHECK_VALUE(
       global || rank, "plan_batches: set global_batch, rank_batch, or both");
   BatchPlan plan;

@@ -21,12 +21,15 @@ DataLoaderOptions checked(DataLoaderOptions options) {
   check("batch_size", options.batch_size(), std::numeric_limits<int>::max());
   check("workers", options.workers(), 1024);
   check("max_jobs", options.max_jobs().value_or(0), 1 << 20);
-  DDP_CHECK_VALUE(options.batch_size() > 0, "data loader: batch_size is 0");
+  DDP_CHECK_VALUE(
+      options.batch_size() > 0,
+      "data loader: batch_size is 0, expected 1 or more");
   return options;
 }
 
 size_t checked_size(std::optional<size_t> size) {
-  DDP_CHECK_VALUE(size, "data loader: a dataset without size needs a sampler");
+  DDP_CHECK_VALUE(
+      size, "data loader: a dataset without a size needs a sampler");
   return *size;
 }
 

@@ -66,7 +66,7 @@ ShardedSampler::ShardedSampler(
       shared_(std::make_shared<Shared>()) {
   DDP_CHECK_VALUE(
       num_replicas >= 1,
-      "{}: num_replicas is {}, but there must be at least one",
+      "{}: num_replicas is {}, expected 1 or more",
       name,
       num_replicas);
   DDP_CHECK_VALUE(
@@ -95,8 +95,9 @@ void ShardedSampler::check_same(const ProcessGroup& group) const {
       group,
       "the sampler",
       text,
-      "All ranks construct the same samplers in the same order; one that a "
-      "rank alone uses needs num_replicas 1 and rank 0 instead of the group");
+      "Construct the same samplers in the same order on all ranks; a sampler "
+      "that only one rank uses needs num_replicas 1 and rank 0 instead of the "
+      "group");
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {
@@ -192,9 +193,8 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
     }
     DDP_CHECK(
         order_.loop == shared_->loops || !shared_->advances,
-        "{}: a loop over a copy of this sampler began in the middle of this "
-        "one, and which of the two advance() means cannot be told: give the "
-        "inner loop a separate sampler",
+        "{}: a loop over a copy of this sampler began during this one, so "
+        "advance() is ambiguous: use a separate sampler for the inner loop",
         name_);
   }
   if (order_.position == order_.size) {
@@ -233,8 +233,8 @@ State ShardedSampler::state_dict() const {
   const auto& progress = shared_->progress;
   DDP_CHECK(
       shared_->advances || progress.drawn == 0,
-      "{}: {} samples were drawn, but nobody said how many the loop is done "
-      "with: call advance(samples in the batch) in each step",
+      "{}: {} samples were drawn, but the loop did not report how many it has "
+      "processed: call advance(samples in the batch) in each step",
       name_,
       progress.drawn);
   State state;
@@ -285,7 +285,7 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto done = value_of(state, "samples_done");
   DDP_CHECK_VALUE(
       0 <= done && static_cast<size_t>(done) <= length_,
-      "{}: the saved state says that {} of {} samples are done",
+      "{}: the saved state has {} of {} samples done",
       name_,
       done,
       length_);

@@ -37,8 +37,8 @@ void StackedTensor::put(
   DDP_CHECK_VALUE(
       sample.sizes() == tensor_.sizes().slice(1) &&
           sample.dtype() == tensor_.dtype(),
-      "data loader: samples cannot be stacked: sample {} is {}{}, another one "
-      "of its batch {}{}",
+      "data loader: samples cannot be stacked: sample {} is {}{}, but another "
+      "of its batch is {}{}",
       index,
       sample.toString(),
       sample.sizes(),

@@ -85,7 +85,7 @@ RANKS_TEST("loading into different modules is refused on all ranks") {
   }
   REQUIRE_THROWS_WITH(
       load_checkpoint(path, *net, group),
-      Has("rank 2 has as parameter 4 right.weight"));
+      Has("on rank 2, parameter 4 is right.weight"));
 }
 
 RANKS_TEST("every rank throws rank 0's reason") {

@@ -48,7 +48,7 @@ RANKS_TEST(
       error,
       Has("all_reduce over gloo failed: timed out after 3 s; ranks 0 and 2 "
           "wait in all_reduce of 4 Float; rank 1 has not reached all_reduce of "
-          "4 Float, and is in no call of ddp's"));
+          "4 Float, and is in no call of ddp"));
   meet_at_store(group, {"0", "1", "2"});
 }
 
@@ -290,7 +290,7 @@ TEST_CASE("only a connection's end counts as the end of the store") {
       Has(". All ranks must make the same calls"));
   REQUIRE_THAT(
       detail::all_ranks(group, 1, "rank 2 (process 7) has ended"),
-      Has("See what that rank wrote last, and how it ended"));
+      Has("Check the last output of that rank, and how it ended"));
 }
 
 } // namespace ddp::test::collective_wait_test

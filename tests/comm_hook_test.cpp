@@ -222,7 +222,8 @@ RANKS_TEST("a hook serves one Reducer at a time") {
   auto first = std::make_optional(make(parameter));
   REQUIRE_THROWS_WITH(
       make(other),
-      Has("MeanHook already belongs to another Reducer", "make one for each"));
+      Has("MeanHook already belongs to another Reducer",
+          "create one for each"));
   REQUIRE(averages(parameter)); // it is still of use
   Reducer copied({other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
   REQUIRE(averages(other));

@@ -103,7 +103,7 @@ RANKS_TEST("in a chain each hook's result is the next one's buffer") {
   HookChain stateless({average});
   stateless.load_state_dict(stateless.state_dict());
   stateless.load_rank_state_dict(stateless.rank_state_dict());
-  REQUIRE_THROWS_WITH(HookChain({}), Has("no hook"));
+  REQUIRE_THROWS_WITH(HookChain({}), Has("list of hooks is empty"));
   REQUIRE_THROWS_WITH(HookChain({average, nullptr}), Has("is null"));
 }
 

@@ -233,8 +233,8 @@ TEST_CASE("samples that cannot be stacked are named") {
   auto iterator = shapes->begin();
   REQUIRE_THROWS_WITH(
       ++iterator,
-      Has("sample 7 is CPUFloatType[3], another one of its "
-          "batch CPUFloatType[2]"));
+      Has("sample 7 is CPUFloatType[3], but another of its batch is "
+          "CPUFloatType[2]"));
   auto dtypes = loader_of(DataLoaderOptions(4).workers(0), [](size_t index) {
     return torch::zeros({2}, index ? torch::kFloat : torch::kInt);
   });

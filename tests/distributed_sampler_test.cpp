@@ -77,8 +77,8 @@ RANKS_TEST("samplers of another dataset or order are refused") {
   check(
       "the sampler differs between ranks: ranks 0 and 2: DistributedSampler "
       "of 100 samples, drop_last 0, shuffle 1, seed 0; rank 1: "
-      "DistributedSampler of 90 samples, drop_last 0, shuffle 1, seed 0. All "
-      "ranks construct the same samplers in the same order",
+      "DistributedSampler of 90 samples, drop_last 0, shuffle 1, seed 0. "
+      "Construct the same samplers in the same order on all ranks",
       [&](const auto& own) { DistributedSampler(other ? 90 : 100, own); });
   check("rank 1: DistributedSampler of 100", [&](const auto& own) {
     DistributedSampler(100, own, SamplerOptions().seed(other));
@@ -106,7 +106,7 @@ RANKS_TEST("samplers of another dataset or order are refused") {
         }
       });
   check(
-      "one that a rank alone uses needs num_replicas 1 and rank 0",
+      "a sampler that only one rank uses needs num_replicas 1 and rank 0",
       [&](const auto& own) {
         if (other) { // which evaluates alone, say
           EvaluationSampler(7, own);
@@ -164,7 +164,7 @@ void compare_with_first(const ProcessGroup& group) {
         DistributedSampler(90, handed),
         Has("the sampler differs between ranks: rank 1: "
             "DistributedSampler of 90 samples",
-            "; the first that came: DistributedSampler of 100 samples"));
+            "; the first that arrived: DistributedSampler of 100 samples"));
   }
 }
 

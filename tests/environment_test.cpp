@@ -246,7 +246,7 @@ TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
         error(with(outer, left)),
         Has("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK=1 "
             "OMPI_COMM_WORLD_SIZE=2 contradict each other",
-            "unset RANK and WORLD_SIZE to be what Open MPI"));
+            "unset RANK and WORLD_SIZE to use Open MPI"));
   }
   REQUIRE_THAT(
       error(with(with(slurm_task(3), left), kMeeting)),
@@ -274,8 +274,8 @@ TEST_CASE("ranks that a world of one in the shell parts are told so") {
   REQUIRE_THAT(
       env.note,
       Has("WORLD_SIZE=1",
-          "wins over OMPI_COMM_WORLD_SIZE=2",
-          "what Open MPI says"));
+          "takes precedence over OMPI_COMM_WORLD_SIZE=2",
+          "to use Open MPI"));
   REQUIRE_THAT(
       read(with(slurm_task(0), alone)).note, Has("SLURM_STEP_NUM_TASKS=4"));
   REQUIRE(read(with(kOpenMpi, alone)).note.empty()); // rank 0 says it

@@ -46,10 +46,10 @@ TEST_CASE("an input on another device than the net is explained") {
       error_of(infer(3, {"--no-move", "--input-device", "meta"})),
       Has("error: parallel_forward from rank 0 to rank 0 failed: rank 0: the "
           "input is on meta, but the module and the group are on cpu: pass "
-          "input.to(group.device()), or leave move_input on"));
+          "input.to(group.device()), or keep move_input enabled"));
   CHECK_THAT(
       error_of(infer(3, {"--input-device", "meta"})),
-      Has("cannot be sent from meta by way of cpu"));
+      Has("cannot be sent from meta through cpu"));
   output_of(infer(2, {"--no-move"}));
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("a net in two parts is trained by several processes as by one") {
 TEST_CASE("an option that does not fit is said") {
   CHECK_THAT(
       error_of(train(3, "none", {"--batch-size=8"})),
-      Has("error: a batch of 8 cannot be shared by 3 processes evenly"));
+      Has("error: a batch of 8 cannot be divided evenly among 3 processes"));
 }
 
 // examples/resumable.cpp, stopped by a signal.

@@ -86,7 +86,7 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
           report,
           Has("  collective 3: not all ranks have called it\n"
               "    rank 0: all_reduce(SUM) of float32 [7]: failed, ",
-              "    rank 1: not there; its last is "
+              "    rank 1: not reached; its last is "
               "collective 2, barrier: completed, "));
       // Without that rank's.
       REQUIRE_THAT(
@@ -177,8 +177,8 @@ TEST_CASE("ranks that crash or are stopped leave records") {
         report_of(1, {ended->folder->path()}),
         Has("  collective 3: not all ranks have called it\n"
             "    rank 0: all_reduce(SUM) of float32 [3]: failed",
-            "    rank 1: not there; its last is",
-            "    rank 2: not there; its last is"));
+            "    rank 1: not reached; its last is",
+            "    rank 2: not reached; its last is"));
   }
 }
 
@@ -218,12 +218,13 @@ FOLDER_TEST("ddp-flightrecorder refuses what is no record") {
   };
   REQUIRE_THAT(trouble({}), Has("(see ddp-flightrecorder --help)"));
   REQUIRE_THAT(trouble({folder / "none"}), Has("No such file or directory"));
-  REQUIRE_THAT(trouble({folder.path()}), Has("no flight record is in this"));
+  REQUIRE_THAT(
+      trouble({folder.path()}), Has("this folder contains no flight record"));
   write(folder, "rank_0", {{"rank", 0}});
   REQUIRE_THAT(trouble({folder.path()}), Has("not a flight record"));
   write(folder, "rank_0", record_of(0, 3, 5));
   write(folder, "rank_1", record_of(1, 4, 5));
-  REQUIRE_THAT(trouble({folder.path()}), Has("not of one job"));
+  REQUIRE_THAT(trouble({folder.path()}), Has("are of different jobs"));
 }
 
 FOLDER_TEST(
@@ -240,7 +241,8 @@ FOLDER_TEST(
   REQUIRE_THAT(
       report_of(1, {folder.path()}),
       Has("  collective 6: not all ranks have called it\n"
-          "    rank 0: not there; its last is collective 5, all_reduce(SUM) of "
+          "    rank 0: not reached; its last is collective 5, all_reduce(SUM) "
+          "of "
           "float32 [4] (step): started, begun 5.0 s before the record\n",
           "    rank 2: all_reduce(SUM) of float32 [4] (step): started, begun "
           "4.0 s before the record\n"));

@@ -216,7 +216,7 @@ TEST_CASE("a CUDA graph outlives its Reducer and group") {
 GPU_TEST("a capture in the second backward is refused, in the third not", 2) {
   REQUIRE_THAT(
       Captured(group, 1).refusal,
-      Has("this is backward 2", "Run 2 or more without capturing"));
+      Has("this is backward 2", "Run 2 or more before capturing"));
   REQUIRE(Captured(group, 2).refusal.empty());
 }
 
@@ -329,7 +329,7 @@ GPU_TEST("a fused step that counts on the host is not captured", 2) {
   adam.step();
   REQUIRE_THAT(
       error_of_captured([&] { adam.step(); }),
-      Has("the number of steps before"));
+      Has("the number of earlier steps"));
   FusedSGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
   REQUIRE_THAT(
       error_of_captured([&] { sgd.step(); }),

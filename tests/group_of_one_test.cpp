@@ -48,7 +48,8 @@ TEST_CASE("alone, a converted module is an error") {
   net.to(torch::kDouble);
   CHECK_THROWS_WITH(
       net.backward(torch::kDouble),
-      Has("was Float", "move or convert the module before that"));
+      Has("was Float",
+          "move or convert the module before constructing the Reducer"));
 }
 
 TEST_CASE("alone, a replaced layer is an error") {
@@ -56,14 +57,14 @@ TEST_CASE("alone, a replaced layer is an error") {
   Reducer reducer(net, ProcessGroup());
   net.second = net.replace_module("second", Linear(3, 2));
   const auto run = [&] { warnings_of([&] { net.backward(); }); };
-  CHECK_THROWS_WITH(run(), Has("no longer belongs to the module"));
+  CHECK_THROWS_WITH(run(), Has("no longer belongs to the Reducer's module"));
 }
 
 TEST_CASE("alone, two Reducers on one net are an error") {
   Net net;
   Reducer reducer(net, ProcessGroup());
   CHECK_THROWS_WITH(
-      Reducer(net, ProcessGroup()), Has("belongs to another Reducer already"));
+      Reducer(net, ProcessGroup()), Has("already belongs to another Reducer"));
 }
 
 TEST_CASE("alone, a Reducer that ends before it reduced anything is missed") {

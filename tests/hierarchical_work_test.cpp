@@ -239,13 +239,13 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
   auto whole = torch::ones({15});
   std::vector<Tensors> lists{two};
   const std::vector<std::pair<std::string, std::function<void()>>> calls{
-      {"takes one tensor, got 2", [&] { backend->allreduce(two, {}); }},
+      {"expects one tensor, got 2", [&] { backend->allreduce(two, {}); }},
       {"without gaps", [&] { backend->allreduce(strided, {}); }},
       {"Long cannot be reduced by AVG",
        [&] { backend->allreduce(integers, mean); }},
       {"Float8_e5m2 cannot be reduced by SUM",
        [&] { backend->allreduce(small, {}); }},
-      {"the root is rank 4 of 4",
+      {"root 4 is not a rank of a group of 4",
        [&] { backend->broadcast(tensors, outside); }},
       {"4 times 4 elements",
        [&] { backend->_allgather_base(whole, tensors[0], {}); }},

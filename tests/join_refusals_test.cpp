@@ -54,7 +54,7 @@ RANKS_TEST("ranks that announce different things are told") {
   });
   REQUIRE_THAT(
       error,
-      Has("do different things", "of joinable 0", "call 0 of joinable 1"));
+      Has("made different calls", "of joinable 0", "call 0 of joinable 1"));
 }
 
 RANKS_TEST("what a join cannot work with is refused") {

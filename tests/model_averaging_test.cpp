@@ -76,9 +76,9 @@ TEST_CASE("averagers that cannot be are refused") {
             alone, HierarchicalModelAveragerOptions().period_group_size(sizes)),
         Has(reason));
   };
-  refused({}, "no entry");
-  refused({{0, 1}}, "every 0 steps 1 of 1 ranks");
-  refused({{1, 1}, {2, 3}}, "every 2 steps 3 of 1 ranks");
+  refused({}, "is empty");
+  refused({{0, 1}}, "period 0 averages groups of 1 of 1 ranks");
+  refused({{1, 1}, {2, 3}}, "period 2 averages groups of 3 of 1 ranks");
   PeriodicModelAverager fine(alone, PeriodicModelAveragerOptions());
   fine.average_parameters(std::vector<at::Tensor>{torch::ones({1})});
   REQUIRE(fine.step() == 1);

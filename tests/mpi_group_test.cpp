@@ -65,8 +65,8 @@ TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
       kLong);
   REQUIRE_THAT(
       refusal_of(outcome),
-      Has("by RANK and WORLD_SIZE this is rank 1 of 3, but MPI says rank 0 of "
-          "1"));
+      Has("according to RANK and WORLD_SIZE, this is rank 1 of 3, but "
+          "according to MPI rank 0 of 1"));
 }
 
 TEST_CASE("a program that has MPI going gets its group over MPI or beside it") {
@@ -101,8 +101,8 @@ TEST_CASE("ranks do not wait without end for one that makes no group") {
   for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
     REQUIRE_THAT(
         output,
-        Has(std::string("MPI_Comm_dup timed out after 3000ms: ") + rank +
-            " is there, but not all 3 ranks"));
+        Has(std::string("MPI_Comm_dup timed out after 3000ms on ") + rank +
+            ": not all 3 ranks"));
   }
 }
 

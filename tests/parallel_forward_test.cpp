@@ -223,7 +223,7 @@ RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
       error(net, elsewhere, stays) ==
       from_1 +
           "rank 1: the input is on meta, but the module and the group are on "
-          "cpu: pass input.to(group.device()), or leave move_input on");
+          "cpu: pass input.to(group.device()), or keep move_input enabled");
   const auto identity = [](const Tensor& x) { return x; };
   REQUIRE_THAT(
       error(identity, elsewhere, stays),
@@ -251,8 +251,8 @@ RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
   REQUIRE(
       error(PlacedNet(device), torch::ones({3, 32}), options) ==
       from_1 +
-          "rank 2: the module is on meta, but the group's device, where each "
-          "share goes, is cpu: call net->to(group.device()) first");
+          "rank 2: the module is on meta, but each share goes to "
+          "the group's device, cpu: call net->to(group.device()) first");
   check_usable(group);
 }
 

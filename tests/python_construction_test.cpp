@@ -60,36 +60,38 @@ std::vector<Case> cases() {
   return {
       {1,
        with_change([](auto& net) { net.right->to(torch::kDouble); }),
-       {"rank 1 has as parameter 4 right.weight Double",
-        "rank 0 has right.weight Float"}},
+       {"on rank 1, parameter 4 is right.weight Double",
+        "on rank 0, it is right.weight Float"}},
       {2,
        with_change([](auto& net) {
          net.left->register_parameter("extra", torch::zeros({3, 2}));
        }),
-       {"rank 2 has as parameter 4 left.extra", "rank 0 has right.weight"}},
+       {"on rank 2, parameter 4 is left.extra",
+        "on rank 0, it is right.weight"}},
       {2,
        with_change([](auto& net) { net.right->weight.set_requires_grad(0); }),
-       {"rank 2 has as parameter 4 right.weight", ", trainable"}},
+       {"on rank 2, parameter 4 is right.weight", ", trainable"}},
       {1,
        [](bool odd) { return std::make_shared<Linear>(2, odd ? 4 : 3); },
-       {"rank 1 has as parameter 0 weight Float [4, 2]",
-        "rank 0 has weight Float [3, 2]"}},
+       {"on rank 1, parameter 0 is weight Float [4, 2]",
+        "on rank 0, it is weight Float [3, 2]"}},
       {1,
        with_names("ab", "ba"), // of equal shapes
-       {"rank 1 has as parameter 0 b Float [2]",
-        "rank 0 has a Float [2]",
+       {"on rank 1, parameter 0 is b Float [2]",
+        "on rank 0, it is a Float [2]",
         "parameter 1 a"}},
       {0, // rank 0 too may be the odd one
        with_names("ab", "a"),
-       {"parameter 1", "b Float [2]", "none", "rank 1 has"}},
+       {"parameter 1", "b Float [2]", "none", "on rank 1, "}},
       {2,
        with_names("ab", "a"),
-       {"parameter 1", "b Float [2]", "none", "rank 2 has"}},
+       {"parameter 1", "b Float [2]", "none", "on rank 2, "}},
       {2,
        convolution,
-       {"rank 2 has as parameter 0 weight Float [3, 2, 2, 2] with strides "
+       {"on rank 2, parameter 0 is weight Float [3, 2, 2, 2] with strides "
         "[8, 1, 4, 2]",
-        "rank 0 has weight Float [3, 2, 2, 2] with strides [8, 4, 2, 1]"}},
+        "on rank 0, it is weight Float [3, 2, 2, 2] with strides [8, 4, 2, "
+        "1]"}},
       {1, with_buffer, {"seen Float [3]", "seen Float [2]"}},
   };
 }

@@ -52,7 +52,8 @@ TEST_CASE("an exception in one rank's backward reaches the others") {
 
 TEST_CASE("an exception in one rank's forward reaches the others") {
   one_fails(
-      "an exception ended its training loop after step 1; see its own output",
+      "an exception ended its training loop after step 1; see the output of "
+      "that rank",
       [](std::shared_ptr<UnevenNet> net, Reducer&) {
         net->forward(torch::ones({1, 8}));
       });
@@ -261,7 +262,7 @@ RANKS_TEST("a hook's result that does not fit the bucket is refused") {
     });
   };
   refused("hook's result has 5 elements", completed(torch::zeros({5})));
-  refused("hook's future holds a Int", completed(3));
+  refused("hook's future contains a Int", completed(3));
   refused("result is an undefined tensor", completed(at::Tensor()));
   refused("returned no future", Future());
   require_failure(

@@ -86,7 +86,7 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
         warnings_of([&] { net->backward(); }); // of the new one's, too
       };
       REQUIRE_THROWS_WITH(
-          run(), Has("second.", "no longer belongs to the module"));
+          run(), Has("second.", "no longer belongs to the Reducer's module"));
     });
   }
 }

@@ -229,13 +229,14 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
   };
   refuse_of(
       std::make_shared<UnevenNet>(),
-      "number 0 is first.weight [513, 7] in it, and a.weight [31, 29] here");
+      "number 0 is first.weight [513, 7] in the state, and a.weight [31, 29] "
+      "here");
   auto parameters = ShuffledNet().named_parameters();
   parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
-  refuse_of(parameters, "number 10 is f [2] in it, and missing here");
+  refuse_of(parameters, "number 10 is f [2] in the state, and missing here");
   auto fewer = ShuffledNet().named_parameters();
   fewer.erase("e.bias");
-  refuse_of(fewer, "number 9 is missing in it, and e.bias [23] here");
+  refuse_of(fewer, "number 9 is missing in the state, and e.bias [23] here");
 
   Run trained(group, small_buckets());
   trained.train_to(1);
@@ -246,12 +247,12 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
         state.toGenericDict().insert_or_assign(key, value);
         refuse(state, reason);
       };
-  refuse(3, "no Reducer's");
-  refuse_with("orders", 3, "no Reducer's");
-  refuse_with("rebuilt", 3, "no Reducer's");
-  refuse_with("rebuild_in", -1, "no Reducer's");
+  refuse(3, "not a Reducer's");
+  refuse_with("orders", 3, "not a Reducer's");
+  refuse_with("rebuilt", 3, "not a Reducer's");
+  refuse_with("rebuild_in", -1, "not a Reducer's");
   using Orders = std::vector<std::vector<int64_t>>;
-  refuse_with("orders", Orders{{0, 1}, {1}}, "in no place or in two");
+  refuse_with("orders", Orders{{0, 1}, {1}}, "occurs twice or does not exist");
   refuse_with("orders", Orders{{10}}, "parameter 10 of 10");
   refuse_with("orders", Orders{{-1}}, "parameter -1 of 10");
   run.reducer.load_state_dict(good);
@@ -261,7 +262,7 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
   Reducer other(sparse, group, small_buckets().sparse_parameters({"a.weight"}));
   REQUIRE_THROWS_WITH(
       other.load_state_dict(good),
-      Has("a.weight is dense in it, and sparse here"));
+      Has("a.weight is dense in the state, and sparse here"));
 }
 
 } // namespace ddp::test::reducer_state_test

@@ -75,10 +75,10 @@ STARTED_TEST("times that differ between ranks are told of, once") {
         texts[0],
         Has(c10::str("the ranks at 127.0.0.1:", std::getenv("MASTER_PORT")) +
                 " have",
-            "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank "
-            "1: 40 s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 "
-            "s). Give all ranks the same ProcessGroupOptions and DDP_ "
-            "variables: the shortest time ends a wait for all"));
+            "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank 1: 40 "
+            "s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 s). Give all "
+            "ranks the same ProcessGroupOptions and DDP_ variables: the "
+            "shortest applies to all ranks"));
   }
 }
 

@@ -190,7 +190,7 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
         }
       };
       REQUIRE_THROWS_WITH(
-          train(), Has("give the inner loop a separate sampler"));
+          train(), Has("use a separate sampler for the inner loop"));
       REQUIRE(steps == 1);
     }
   }

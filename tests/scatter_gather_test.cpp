@@ -95,13 +95,13 @@ RANKS_TEST("what cannot be scattered is the same error on all ranks") {
   REQUIRE(
       error(Tensor()) ==
       from_1("is an undefined tensor: pass one of shape [n, ...]"));
-  REQUIRE_THAT(error(torch::ones({})), Has(from_1("is of shape []")));
+  REQUIRE_THAT(error(torch::ones({})), Has(from_1("has shape []")));
   REQUIRE(
       error(torch::ones({3}).to_sparse()) ==
       from_1("is Sparse: pass its to_dense()"));
   REQUIRE_THAT(
       error(torch::ones({3}, torch::kMeta)),
-      Has(from_1("cannot be sent from meta by way of cpu: Cannot copy out")));
+      Has(from_1("cannot be sent from meta through cpu: Cannot copy out")));
   REQUIRE(
       error(torch::ones({3}), 3) ==
       "scatter from rank 3 failed: ranks 0-2: there is no rank 3 in a group "
@@ -134,7 +134,7 @@ RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
       unlike + "ranks 0-2: Float [*]; rank 3: Half [*]");
   REQUIRE_THAT(
       error(rank == 3 ? torch::ones({}) : torch::ones({1}), kAllRanks),
-      Has("gather to all ranks failed: rank 3: the share is of shape []"));
+      Has("gather to all ranks failed: rank 3: the share has shape []"));
   REQUIRE(
       error(torch::ones({1}), 4) ==
       "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of 4");

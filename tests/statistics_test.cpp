@@ -151,7 +151,7 @@ TEST_CASE("a sample rate below 1 is refused") {
   torch::nn::Linear net(2, 1);
   CHECK_THROWS_WITH(
       Reducer(net, ProcessGroup(), ReducerOptions().sample_rate(0)),
-      Has("sample_rate is 0, and must be 1 or more"));
+      Has("sample_rate is 0, expected 1 or more"));
 }
 
 TEST_CASE("sizes and orders are those of Python's logging data") {

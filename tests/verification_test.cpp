@@ -39,7 +39,7 @@ RANKS_TEST("one changed bit on one rank is found and named on all", 4) {
   REQUIRE(
       difference(group, *net) ==
       "the parameters differ between ranks: right.weight (Float [2, 8]) on "
-      "rank 2 is not what ranks 0, 1 and 3 have");
+      "rank 2 differs from that on ranks 0, 1 and 3");
 }
 
 RANKS_TEST("the first tensor that differs is named, and then a few more") {
@@ -53,8 +53,8 @@ RANKS_TEST("the first tensor that differs is named, and then a few more") {
   }
   REQUIRE_THAT(
       difference(group, *net),
-      Has("left.weight (Float [2, 8]) on rank 0 is not what ranks 1 and 2 "
-          "have; 1 more tensor differs: never.bias (rank 1)"));
+      Has("left.weight (Float [2, 8]) on rank 0 differs from that on "
+          "ranks 1 and 2; 1 more tensor differs: never.bias (rank 1)"));
   NamedTensors many;
   for (int64_t i = 0; i < 20; ++i) {
     many.names.push_back("t" + std::to_string(i));
@@ -74,15 +74,16 @@ RANKS_TEST("odd are the ranks that hold something else than most do", 4) {
   };
   REQUIRE_THAT(
       named({5, 6, 7, 5}),
-      Has("on ranks 1 and 2 is not what ranks 0 and 3 have"));
+      Has("on ranks 1 and 2 differs from that on ranks 0 and 3"));
   REQUIRE_THAT(
       named({5, 6, 6, 7}),
-      Has("on ranks 0 and 3 is not what ranks 1 and 2 have"));
+      Has("on ranks 0 and 3 differs from that on ranks 1 and 2"));
   // As many on one side as on the other.
   REQUIRE_THAT(
       named({7, 6, 6, 7}),
-      Has("on ranks 1 and 2 is not what ranks 0 and 3 have"));
-  REQUIRE_THAT(named({8, 7, 6, 5}), Has("on ranks 1-3 is not what rank 0 has"));
+      Has("on ranks 1 and 2 differs from that on ranks 0 and 3"));
+  REQUIRE_THAT(
+      named({8, 7, 6, 5}), Has("on ranks 1-3 differs from that on rank 0"));
 }
 
 RANKS_TEST("gradients and buffers are compared if asked for") {
@@ -99,7 +100,7 @@ RANKS_TEST("gradients and buffers are compared if asked for") {
   REQUIRE(
       difference(group, *norm, VerificationOptions().buffers(true)) ==
       "the parameters and buffers differ between ranks: running_var (Float "
-      "[4]) on rank 1 is not what ranks 0 and 2 have");
+      "[4]) on rank 1 differs from that on ranks 0 and 2");
   if (group.rank() == 2) {
     norm->weight.mutable_grad().add_(1);
   }
@@ -107,8 +108,8 @@ RANKS_TEST("gradients and buffers are compared if asked for") {
   REQUIRE(
       difference(group, *norm, all) ==
       "the parameters, gradients and buffers differ between ranks: the "
-      "gradient of weight (Float [4]) on rank 2 is not what ranks 0 and 1 "
-      "have; 1 more tensor differs: running_var (rank 1)");
+      "gradient of weight (Float [4]) on rank 2 differs from that on "
+      "ranks 0 and 1; 1 more tensor differs: running_var (rank 1)");
 }
 
 RANKS_TEST("a gradient that is not there on a rank is a difference") {
@@ -121,7 +122,7 @@ RANKS_TEST("a gradient that is not there on a rank is a difference") {
       difference(group, *net, VerificationOptions().gradients(true)) ==
       "the parameters and gradients differ between ranks: the gradient of "
       "left.bias (Float [2] on ranks 0 and 2; undefined on rank 1) on rank 1 "
-      "is not what ranks 0 and 2 have");
+      "differs from that on ranks 0 and 2");
 }
 
 RANKS_TEST("values are compared by their bits") {
@@ -153,7 +154,7 @@ RANKS_TEST("tensors of any dtype and layout are compared") {
     const auto odd = group.rank() == 1 ? torch::zeros_like(tensor) : tensor;
     REQUIRE_THAT(
         difference(group, odd),
-        Has("on rank 1 is not what ranks 0 and 2 have"));
+        Has("on rank 1 differs from that on ranks 0 and 2"));
   }
   REQUIRE(difference(group, torch::empty({0, 3})) == "");
   REQUIRE(difference(group, torch::Tensor()) == "");

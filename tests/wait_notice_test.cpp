@@ -59,7 +59,7 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
             saves ? ", and is in bucket 1 of 1, step 1;"
                   : ", and is in save_checkpoint(\"",
             "; rank 2 has not reached",
-            ", and is in no call of ddp's. All ranks must make the same calls, "
+            ", and is in no call of ddp. All ranks must make the same calls, "
             "such as save_checkpoint, in the same order and with the same "
             "shapes. Do all ranks have the same number of batches, and the "
             "same number under no_sync()?"));

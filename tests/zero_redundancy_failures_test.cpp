@@ -30,7 +30,7 @@ TEST_CASE("where one rank has lost a parameter the others hear why") {
       const auto act = [&] {
         saves ? void(state.state_dict(group)) : void(optimizer.step());
       };
-      REQUIRE_THROWS_WITH(act(), Has("taken out of group 0"));
+      REQUIRE_THROWS_WITH(act(), Has("removed from group 0"));
       meet_at_store(group, {"0", "1", "2"});
     });
   }

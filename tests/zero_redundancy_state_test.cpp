@@ -95,7 +95,7 @@ TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
     Zero<torch::optim::Adam> optimizer(net->parameters(), group);
     const auto part = read_checkpoint_file(file(group.rank()));
     REQUIRE_THROWS_WITH(
-        optimizer.load_state_dict(part), Has("on as many ranks as saved them"));
+        optimizer.load_state_dict(part), Has("on the same number of ranks"));
   });
 }
 

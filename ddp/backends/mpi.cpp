@@ -45,12 +45,12 @@ void* open(const std::string& path) {
 std::string other_mpi(void* handle) {
   const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
   const auto* own = dlsym(handle, "PMPI_Init");
-  return used == own ? ""
-                     : detail::format(
-                           "the program uses the MPI in {}, ddp was built with "
-                           "that in {}",
-                           file_of(used),
-                           file_of(own));
+  return used == own
+      ? ""
+      : detail::format(
+            "the program uses the MPI in {}, but ddp was built with that in {}",
+            file_of(used),
+            file_of(own));
 }
 
 Loaded load() {
@@ -70,7 +70,7 @@ Loaded load() {
     return {
         nullptr,
         detail::format(
-            "{} belongs to ddp {}, this is ddp {}",
+            "{} belongs to ddp {}, but this is ddp {}",
             name,
             library->version,
             DDP_VERSION)};

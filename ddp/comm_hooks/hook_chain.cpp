@@ -50,7 +50,7 @@ struct DDP_LOCAL HookChain::Impl {
       return;
     }
     DDP_CHECK_VALUE(
-        states.isGenericDict(), "HookChain: the state is no chain's");
+        states.isGenericDict(), "HookChain: the state is not a HookChain's");
     for (size_t i = 0; i < hooks.size(); ++i) {
       const auto found = states.toGenericDict().find(std::to_string(i));
       if (found != states.toGenericDict().end()) {
@@ -62,7 +62,7 @@ struct DDP_LOCAL HookChain::Impl {
 
 HookChain::HookChain(std::vector<std::shared_ptr<CommHook>> hooks)
     : impl_(std::make_unique<Impl>()) {
-  DDP_CHECK_VALUE(!hooks.empty(), "HookChain: there is no hook in it");
+  DDP_CHECK_VALUE(!hooks.empty(), "HookChain: the list of hooks is empty");
   for (const auto& hook : hooks) {
     DDP_CHECK_VALUE(hook, "HookChain: a hook is null");
   }

@@ -39,7 +39,7 @@ inline void read_json_files(
       }
     }
     if (files.size() == before) {
-      throw std::runtime_error(path + ": no " + noun + " is in this folder");
+      throw std::runtime_error(path + ": this folder contains no " + noun);
     }
   }
   for (const auto& path : files) {

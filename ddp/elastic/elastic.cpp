@@ -131,7 +131,7 @@ std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
 } // namespace
 
 const char* MembershipChanged::what() const noexcept {
-  return "the nodes of the job change: for ddp::elastic to catch";
+  return "the nodes of the job change (ddp::elastic catches this)";
 }
 
 struct DDP_LOCAL ElasticRun::Impl {
@@ -145,7 +145,7 @@ struct DDP_LOCAL ElasticRun::Impl {
         !each.rank() && !each.world_size() && each.master_addr().empty() &&
             !each.master_port(),
         "ElasticOptions: rank, world_size, master_addr and master_port change "
-        "with each group: leave them to the environment");
+        "with each group: set them only in the environment");
   }
 
   void commit() {

@@ -38,13 +38,13 @@ void read_meeting_point(
   }
   DDP_CHECK_VALUE(
       !result.master_addr.empty(),
-      "MASTER_ADDR is not set: this is rank {} of {}, and the ranks need the "
-      "host of rank 0 to meet",
+      "MASTER_ADDR is not set: this is rank {} of {}; set it to the host of "
+      "rank 0",
       result.rank,
       result.world_size);
   DDP_CHECK_VALUE(
       port.has_value(),
-      "MASTER_PORT is not set: the ranks meet at a free TCP port on {}",
+      "MASTER_PORT is not set: set it to a free TCP port on {}",
       result.master_addr);
   DDP_CHECK_VALUE(
       *port >= 1 && *port <= 65535,

@@ -37,8 +37,8 @@ int64_t required(
     const char* present) {
   DDP_CHECK_VALUE(
       value.has_value(),
-      "{} is not set, although {} is: set both, or neither to run alone or as "
-      "another launcher says",
+      "{} is not set, although {} is: set both, or neither to run alone or "
+      "under another launcher",
       missing,
       present);
   return *value;
@@ -129,8 +129,8 @@ std::string in_words(const LaunchSource& source) {
 void check_agreement(const LaunchSource& one, const LaunchSource& other) {
   DDP_CHECK_VALUE(
       one.rank == other.rank && one.world_size == other.world_size,
-      "{} and {} contradict each other: unset {} and {} to be what {} says, "
-      "or say it by ProcessGroupOptions().rank(...).world_size(...)",
+      "{} and {} contradict each other: unset {} and {} to use {}, or set both "
+      "by ProcessGroupOptions().rank(...).world_size(...)",
       in_words(one),
       in_words(other),
       one.rank_name,
@@ -182,9 +182,9 @@ std::string note_if_alone(
     if (plain.world_size == 1 && size != "1" && is_from(names, lookup) &&
         lookup(names.rank) == "0") {
       return detail::format(
-          "each process is a group of its own, because WORLD_SIZE=1 (with "
-          "RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT) wins over {}={}. "
-          "Unset RANK and WORLD_SIZE to be what {} says",
+          "each process forms a group of one, because WORLD_SIZE=1 (with RANK, "
+          "LOCAL_RANK, MASTER_ADDR and MASTER_PORT) takes precedence over "
+          "{}={}. Unset RANK and WORLD_SIZE to use {}",
           names.world_size,
           size,
           names.launcher);

@@ -274,7 +274,7 @@ class LocalBroadcast {
       return text.is_object() && text.at("names").at(own_rank) == own_;
     });
     if (!received) {
-      fail("rank 0 has not called all together", timeout_);
+      fail("rank 0 has not connected all ranks", timeout_);
     }
     return text.at("text");
   }

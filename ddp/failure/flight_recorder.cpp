@@ -205,7 +205,10 @@ void find_folder(Recorder& recorder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   DDP_CHECK_VALUE(
-      !error, "DDP_DEBUG_FOLDER: cannot make {}: {}", folder, error.message());
+      !error,
+      "DDP_DEBUG_FOLDER: cannot create {}: {}",
+      folder,
+      error.message());
   copy(recorder.folder, folder);
   copy(
       recorder.path,

@@ -86,7 +86,7 @@ void report_unused(const ProcessGroupImpl& impl) {
         "ddp: the group of ",
         impl.size,
         " ranks ends, and nothing was averaged over it, although this process "
-        "has trained: each rank has a net of its own. Construct a Reducer, "
+        "has trained: the ranks' nets differ. Construct a Reducer, "
         "ddp::Reducer reducer(net, group), before the training. "
         "DDP_CHECK_REPLICAS=0 turns this check off");
   }

@@ -75,9 +75,9 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
     DDP_CHECK_VALUE(
         is_new || allowed,
-        "ranks {} and {} of one host use GPU {}. Give each rank a separate GPU "
-        "(device torch::kCUDA without an index does), or allow it by "
-        "ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
+        "ranks {} and {} of one host use GPU {}. Use a separate GPU for each "
+        "rank (as device torch::kCUDA without an index does), or allow sharing "
+        "by ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
         first->second,
         r,
         gpu);
@@ -190,12 +190,12 @@ DeviceChoice choose_device(
     if (!reason.empty()) {
       DDP_CHECK_VALUE(
           free_backend,
-          "backend nccl was requested, but {}. Start fewer ranks per host, "
-          "name a device, or use backend gloo",
+          "backend nccl was requested, but {}. Start fewer ranks per host, set "
+          "a device, or use backend gloo",
           reason);
       if (!are_without_gpus(members)) {
         choice.note = detail::format(
-            "training on the CPU, because {} (DDP_DEVICE=cpu asks for this)",
+            "training on the CPU, because {} (DDP_DEVICE=cpu requests this)",
             reason);
       }
       choice.backend = choose_cpu_backend(backend, members);

@@ -143,9 +143,9 @@ void check_world(
   DDP_CHECK_VALUE(
       world.rank() == environment.rank &&
           world.size() == environment.world_size,
-      "by {} this is rank {} of {}, but MPI says rank {} of {}: start the "
-      "program by the mpirun of the MPI that ddp was built with, or set "
-      "MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
+      "according to {}, this is rank {} of {}, but according to MPI rank {} of "
+      "{}: start the program by the mpirun of the MPI that ddp was built with, "
+      "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
       environment.source,
       environment.rank,
       environment.world_size,
@@ -184,9 +184,9 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
   }
   DDP_CHECK_VALUE(
       backends::mpi::unavailable().empty(),
-      "MASTER_ADDR is not set: by {} this is rank {} of {}, and the ranks "
-      "need the host of rank 0 to meet. They cannot ask over PMIx ({}) or MPI "
-      "({}): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
+      "MASTER_ADDR is not set: according to {}, this is rank {} of {}, and the "
+      "host of rank 0 cannot be obtained over PMIx ({}) or MPI ({}): set "
+      "MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
       "MASTER_PORT=...)",
       environment.source,
       environment.rank,
@@ -244,7 +244,7 @@ void check_not_forgotten(
   if (ProcessGroupImpl::of(group).by_default && has_others) {
     TORCH_WARN(detail::format(
         "ddp: a {} was given a group of one, ddp::ProcessGroup(), although "
-        "this process is one of several: {}. Give it the group that "
+        "this process is one of several: {}. Pass it the group that "
         "init_process_group() returned",
         user,
         consequence));

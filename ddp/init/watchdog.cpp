@@ -148,8 +148,8 @@ std::optional<WaitFailure> WatchedGroup::find_failure() {
   }
   if (is_store_gone()) {
     return WaitFailure{
-        " because the store has ended, and with it rank 0 or the launcher "
-        "that keeps it",
+        " because the store has ended, with rank 0 or the launcher that serves "
+        "it",
         WaitFailure::Kind::kKnown};
   }
   return std::nullopt;

@@ -19,8 +19,8 @@ using detail::throw_differences;
 // What a Reducer calls them.
 constexpr const char* kGradients = "gradients";
 constexpr const char* kRemedy =
-    " (check its batch and loss; a smaller learning rate, clip_grad_norm or, "
-    "in half precision, a GradScaler keeps gradients finite):";
+    " (check its batch and loss; to keep gradients finite, use a smaller "
+    "learning rate, clip_grad_norm or, in half precision, a GradScaler):";
 
 std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
   std::vector<std::string> findings;

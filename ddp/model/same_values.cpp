@@ -148,13 +148,12 @@ std::string describe(const std::vector<std::string>& by_rank) {
     const std::vector<Difference>& differences) {
   const auto& first = differences.at(0);
   auto text = detail::format(
-      "the {} differ between ranks: {} ({}) on {} is not what {}{}",
+      "the {} differ between ranks: {} ({}) on {} differs from that on {}",
       what,
       first.name,
       describe(first.descriptions),
       name_ranks(first.odd),
-      name_ranks(first.most),
-      have(first.most));
+      name_ranks(first.most));
   const auto more = differences.size() - 1;
   const auto shown = std::min(more, kMaxDifferences);
   if (more > 0) {

@@ -83,7 +83,11 @@ void compare(
     const auto& theirs = i < reference.size() ? reference[i] : "none";
     if (mine != theirs) {
       differences.push_back(detail::format(
-          "rank {} has as parameter {} {}, rank 0 has {}", r, i, mine, theirs));
+          "on rank {}, parameter {} is {}; on rank 0, it is {}",
+          r,
+          i,
+          mine,
+          theirs));
       if (other.size() != reference.size()) {
         return; // what follows is shifted and says nothing
       }
@@ -147,10 +151,9 @@ void verify_same_model(
                    : "the model is not the same on all ranks:",
       differences,
       /*left_out=*/0,
-      same_tensors
-          ? "Give all ranks the same options"
-          : "Make the same net on all ranks, and freeze the same parameters: "
-            "nothing in it may depend on the rank");
+      same_tensors ? "Pass the same options on all ranks"
+                   : "Construct the same net on all ranks, and freeze the same "
+                     "parameters: nothing in it may depend on the rank");
 }
 
 void verify_same_parameters(

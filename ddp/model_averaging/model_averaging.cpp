@@ -53,13 +53,12 @@ void average(
 void check(const HierarchicalModelAveragerOptions& options, int64_t ranks) {
   const auto& sizes = options.period_group_size();
   DDP_CHECK_VALUE(
-      !sizes.empty(),
-      "HierarchicalModelAverager: period_group_size has no entry");
+      !sizes.empty(), "HierarchicalModelAverager: period_group_size is empty");
   for (const auto& [period, size] : sizes) {
     DDP_CHECK_VALUE(
         period >= 1 && size >= 1 && ranks % size == 0,
-        "HierarchicalModelAverager: every {} steps {} of {} ranks are to "
-        "average; the period must be positive, and the groups of equal size",
+        "HierarchicalModelAverager: period {} averages groups of {} of {} "
+        "ranks; the period must be positive, and the groups of equal size",
         period,
         size,
         ranks);

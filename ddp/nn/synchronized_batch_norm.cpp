@@ -147,9 +147,8 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     DDP_CHECK_WITH(
         NotImplementedError,
         !at::GradMode::is_enabled(),
-        "SyncBatchNorm: a gradient of its gradient was asked for "
-        "(create_graph), which it does not have. Use torch::nn::BatchNorm if "
-        "gradients are differentiated.");
+        "SyncBatchNorm: second derivatives (create_graph) are not supported. "
+        "Use torch::nn::BatchNorm if gradients are differentiated.");
     const auto saved = context->get_saved_variables();
     const auto& input = saved[0];
     const auto& weight = saved[1];

@@ -83,8 +83,8 @@ void check_gradient(const Tensor& parameter, const Tensor& gradient) {
   DDP_CHECK(
       parameter.sizes() == gradient.sizes() &&
           parameter.device() == gradient.device(),
-      "a fused optimizer takes gradients like their parameters, but these are "
-      "{} on {} and {} on {}",
+      "a fused optimizer requires gradients of the parameters' sizes and "
+      "device, but these are {} on {} and {} on {}",
       gradient.sizes(),
       gradient.device(),
       parameter.sizes(),
@@ -231,8 +231,8 @@ void check_capture(
       options.momentum() == 0 ||
           optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0,
       "capturing a CUDA graph: this is the first step of a fused optimizer "
-      "with momentum, and each replay would restart its momentum. Step once or "
-      "more without capturing before");
+      "with momentum, and each replay would restart its momentum. Step at "
+      "least once before capturing");
 }
 
 template <typename Options>
@@ -243,8 +243,8 @@ void check_capture(
   DDP_THROW(
       Error,
       "capturing a CUDA graph: the step of FusedAdam and FusedAdamW depends on "
-      "the number of steps before, which the host counts, and each replay "
-      "would take that of the capture. Leave the optimizer's step out of the "
+      "the number of earlier steps, which the host counts, and each replay "
+      "would use that of the capture. Exclude the optimizer's step from the "
       "graph, or use FusedSGD");
 }
 

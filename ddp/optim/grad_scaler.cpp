@@ -54,9 +54,9 @@ void check(const GradScalerOptions& options) {
 at::Tensor values_of(const at::Tensor& gradient) {
   DDP_CHECK_VALUE(
       gradient.scalar_type() != at::kHalf,
-      "GradScaler: a gradient is of half precision, in which dividing by the "
-      "scale loses it. Keep the parameters in single precision, and let "
-      "autocast convert.");
+      "GradScaler: a gradient is in half precision, in which dividing it by "
+      "the scale would lose it. Keep the parameters in single precision, and "
+      "let autocast convert.");
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
 
@@ -116,7 +116,7 @@ std::vector<at::Tensor> GradScaler::scale(
 void GradScaler::check_started(const char* operation) const {
   DDP_CHECK(
       scale_.defined(),
-      "GradScaler: {} comes before the first scale(loss)",
+      "GradScaler: {} was called before the first scale(loss)",
       operation);
 }
 

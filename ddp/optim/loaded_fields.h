@@ -113,7 +113,7 @@ class LoadedFields {
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
         name,
         detail::format(
-            "has shape {}, its parameter {}",
+            "has shape {}, but its parameter {}",
             tensor.sizes(),
             parameter_.sizes()));
     value = tensor.detach().to(

@@ -94,7 +94,7 @@ void OptimizerShards::assign_group(
   const size_t known = owners.size();
   DDP_CHECK(
       parameters.size() >= known,
-      "ZeroRedundancyOptimizer: parameters were taken out of group {}",
+      "ZeroRedundancyOptimizer: parameters were removed from group {}",
       group);
   if (parameters.size() == known) {
     return;
@@ -341,9 +341,9 @@ IValue OptimizerShards::own_part(const IValue& state) const {
   DDP_CHECK_VALUE(
       saved == dict.end() || are(saved->value(), shard()),
       "ZeroRedundancyOptimizer: the state is one rank's part, and was not "
-      "saved by rank {} of {} of the same parameters: each loads its own, on "
-      "as many ranks as saved them; `state_dict()` has the whole state, for "
-      "any number",
+      "saved by rank {} of {} with the same parameters. Each rank must load "
+      "its own part, on the same number of ranks; `state_dict()` returns the "
+      "whole state, for any number of ranks",
       group_.rank(),
       group_.size());
   auto own = new_dict();

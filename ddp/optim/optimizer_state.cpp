@@ -101,8 +101,8 @@ void parse_groups(
   const auto& groups = optimizer.param_groups();
   DDP_CHECK_VALUE(
       saved.isList() && saved.toListRef().size() == groups.size(),
-      "load_optimizer_state: this optimizer has {} groups of parameters, the "
-      "state {}",
+      "load_optimizer_state: this optimizer has {} groups of parameters, but "
+      "the state has {}",
       groups.size(),
       saved.isList() ? std::to_string(saved.toListRef().size()) : "none");
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -138,7 +138,7 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   DDP_CHECK_VALUE(
       dict.find(detail::kShard) == dict.end(),
       "load_optimizer_state: this is one rank's part of a "
-      "ZeroRedundancyOptimizer's state, which that alone loads");
+      "ZeroRedundancyOptimizer's state, which only that optimizer can load");
   parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
   const auto states = dict_at(value_at(dict, "state"), "'state'");
   const auto parameters = all_parameters(optimizer);

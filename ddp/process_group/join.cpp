@@ -96,7 +96,7 @@ JoinState::JoinState(
   DDP_CHECK_VALUE(
       !joined,
       "another Join exists on this group, and the two would wait for each "
-      "other: pass all that communicates to one, as in Join(group, "
+      "other: pass all joinables to one Join, as in Join(group, "
       "{first.joinable(), second.joinable()})");
   joined = true;
   for (Joinable& each : all) {
@@ -214,9 +214,9 @@ JoinStep JoinState::step_of(const std::vector<int64_t>& codes, int64_t code) {
     }
     DDP_CHECK(
         codes[rank] == code,
-        "Join: ranks with inputs do different things at the same time: rank "
-        "{} announced call {} of joinable {}, another rank call {} of "
-        "joinable {}",
+        "Join: ranks with inputs made different calls at the same time: rank "
+        "{} announced call {} of joinable {}, another rank call {} of joinable "
+        "{}",
         rank,
         call_in(codes[rank]),
         place_in(codes[rank]),

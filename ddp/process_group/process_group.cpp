@@ -290,8 +290,8 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
 Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
   DDP_CHECK_VALUE(
       op != ReduceOp::kMean,
-      "all_reduce_async: kMean needs a division when the sum is there; use "
-      "kSum and divide after wait()");
+      "all_reduce_async: kMean needs a division after the sum; use kSum and "
+      "divide after wait()");
   check_readable("all_reduce_async", tensor);
   const auto activity = activity_on("all_reduce_async", tensor);
   return guarded(*impl_, "all_reduce_async", [&] {

@@ -17,14 +17,13 @@ namespace {
 constexpr size_t kMaxReasons = 3;
 
 constexpr const char* kBackwardRemedy =
-    ". A rank takes part by a backward that reaches a parameter of the "
-    "Reducer, "
-    "or by finish_backward()";
+    ". To take part, a rank runs a backward that reaches a parameter of the "
+    "Reducer, or calls finish_backward()";
 constexpr const char* kCallRemedy =
     ". All ranks must make the same calls, such as save_checkpoint, in the "
     "same order and with the same shapes";
 constexpr const char* kEndRemedy =
-    ". See what that rank wrote last, and how it ended";
+    ". Check the last output of that rank, and how it ended";
 constexpr const char* kBatchesRemedy =
     ". Do all ranks have the same number of batches, and the same number under "
     "no_sync()? A DistributedSampler ensures the first, drop_last drops the "
@@ -93,7 +92,7 @@ std::string name_place(
   }
   text += one ? ", and is in " : ", and are in ";
   return text +
-      (where.call.empty()      ? "no call of ddp's"
+      (where.call.empty()      ? "no call of ddp"
            : where.call == own ? "another one"
                                : where.call);
 }

@@ -70,9 +70,9 @@ void ReducerImpl::report_reduced_nothing() {
   if (backward.steps() == 0 && observers.module.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ends without having reduced anything, and its module "
-        "is gone. Was the net replaced (`net = Net();`) after the Reducer was "
-        "constructed? Then what was trained was not averaged over ranks: "
-        "construct the Reducer for the net that you train");
+        "was destroyed. Was the net replaced (`net = Net();`) after the "
+        "Reducer was constructed? Then the trained net was not averaged over "
+        "ranks: construct the Reducer for the net that you train");
   }
 }
 
@@ -115,8 +115,8 @@ void ReducerImpl::report_unwinding() {
     detail::report_failure(
         group,
         detail::format(
-            "an exception ended its training loop after step {}; see its own "
-            "output",
+            "an exception ended its training loop after step {}; see the "
+            "output of that rank",
             backward.steps()));
   }
 }

@@ -129,7 +129,8 @@ void ReducerImpl::claim_hook() {
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook {} already belongs to another Reducer, and would "
-      "mix their state: make one for each, or destroy the other Reducer first",
+      "mix their state: create one for each, or destroy the other Reducer "
+      "first",
       hook.describe());
   hook.user_ = &listener();
 }
@@ -151,8 +152,8 @@ void ReducerImpl::attach() {
     }
     DDP_CHECK_VALUE(
         !other,
-        "the parameter {} belongs to another Reducer already: destroy that "
-        "one first, or pass this one the parameters that are left",
+        "the parameter {} already belongs to another Reducer: destroy that one "
+        "first, or pass the remaining parameters to this one",
         parameter.key);
     detail::add_gradient_hook(parameter.tensor, listener(), i);
     versions_at_start_ += parameter.tensor._version();

@@ -37,7 +37,7 @@ constexpr const char* kHook = "comm_hook"; // only where it has a state
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
 void check_form(bool good) {
-  DDP_CHECK_VALUE(good, "{}the state is no Reducer's", kLoad);
+  DDP_CHECK_VALUE(good, "{}the state is not a Reducer's", kLoad);
 }
 
 template <typename Integers>
@@ -87,8 +87,8 @@ void check_same(
     };
     DDP_CHECK_VALUE(
         at(saved) == at(own),
-        "{}the state is of different parameters: number {} is {} in it, and {} "
-        "here",
+        "{}the state is of different parameters: number {} is {} in the state, "
+        "and {} here",
         kLoad,
         i,
         at(saved),
@@ -108,7 +108,8 @@ LayoutState parse(const IValue& state, size_t count) {
       const auto index = static_cast<size_t>(integer);
       DDP_CHECK_VALUE(
           index < count && !seen[index],
-          "{}the state is damaged: parameter {} of {} is in no place or in two",
+          "{}the state is corrupt: parameter {} of {} occurs twice or does not "
+          "exist",
           kLoad,
           integer,
           count);
@@ -176,7 +177,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
       DDP_CHECK_VALUE(
           !parameters[index].sparse,
           "{}the state is of different parameters: the gradient of {} is dense "
-          "in it, and sparse here",
+          "in the state, and sparse here",
           kLoad,
           parameters[index].name);
     }

@@ -74,7 +74,7 @@ std::string different_times(
     const std::vector<RankInfo>& ranks,
     const std::string& address) {
   const auto text = differences(ranks, &RankInfo::times, address);
-  return text.empty() ? "" : text + ": the shortest time ends a wait for all";
+  return text.empty() ? "" : text + ": the shortest applies to all ranks";
 }
 
 std::string different_sizes(

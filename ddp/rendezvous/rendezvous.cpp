@@ -255,8 +255,8 @@ class Meeting {
       DDP_CHECK_WITH(
           DistStoreError,
           Clock::now() >= deadline_,
-          "{} lost the store at {} while the ranks met (did rank 0 or the "
-          "launcher end?): {}",
+          "{} lost the store at {} while the group was formed (did rank 0 or "
+          "the launcher end?): {}",
           who_,
           where_,
           detail::error_text(error));

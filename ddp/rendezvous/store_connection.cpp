@@ -149,7 +149,7 @@ StorePtr connect(
   DDP_CHECK_WITH(
       DistNetworkError,
       store.wait_for(timeout) == std::future_status::ready,
-      "what listens there does not answer");
+      "the process that listens there does not answer");
   return store.get();
 }
 

@@ -99,9 +99,9 @@ void check_launch() {
       ProcessGroupOptions(), process_environment(), nullptr);
   DDP_CHECK(
       !source || source->world_size == 1,
-      "spawn: by {}={} and {}={} this is one of several processes already, "
-      "and each would start workers of its own: start the program by itself, "
-      "without {}, or have it call its worker function itself where a "
+      "spawn: according to {}={} and {}={}, this is already one of several "
+      "processes, and each would start separate workers: start the program "
+      "directly, without {}, or have it call its worker function directly if a "
       "launcher has started it",
       source->rank_name,
       source->rank,
@@ -190,7 +190,7 @@ void spawn(
       "spawn: the number of processes must be from 1 to {}, but is {}",
       std::numeric_limits<int16_t>::max(),
       count);
-  DDP_CHECK_VALUE(worker, "spawn: there is no worker function");
+  DDP_CHECK_VALUE(worker, "spawn: the worker function is empty");
   DDP_CHECK(
       !under_way.exchange(true),
       "spawn was called while another call is running, by a worker function or "

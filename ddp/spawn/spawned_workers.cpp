@@ -137,10 +137,11 @@ int PassedSignals::next() const {
 
 FileDescriptor make_report_file() {
   const FileDescriptor file(check_call(
-      memfd_create("ddp-report", MFD_CLOEXEC), "cannot make a report's file"));
+      memfd_create("ddp-report", MFD_CLOEXEC),
+      "cannot create a report's file"));
   // Not where a program that began without standard streams has none.
   return FileDescriptor(check_call(
-      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot make a report's file"));
+      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot create a report's file"));
 }
 
 SpawnedWorkers::~SpawnedWorkers() {

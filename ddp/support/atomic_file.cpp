@@ -71,12 +71,12 @@ std::string write_advice(int error) {
       return "; choose a folder that this user may write to";
     case ENOSPC:
     case EDQUOT:
-      return "; free space, or choose another disk (the new file needs its "
-             "space beside the old one)";
+      return "; free space, or choose another disk (the new file needs space "
+             "in addition to the old one)";
     case EFBIG:
       return "; raise the limit on file sizes (ulimit -f)";
     case EISDIR:
-      return "; give the path of a file";
+      return "; use the path of a file";
     default:
       return "";
   }

@@ -22,8 +22,8 @@ void throw_not_copyable(const std::type_info& type, c10::Device device) {
   DDP_THROW(
       ValueError,
       "an argument of forward, a {}, has tensors that are not on the module's "
-      "device {}, and cannot be copied: move its tensors there before "
-      "forward, or turn ReducerOptions().move_inputs off",
+      "device {}, and cannot be copied: move its tensors there before forward, "
+      "or disable ReducerOptions().move_inputs",
       c10::demangle(type.name()),
       device);
 }

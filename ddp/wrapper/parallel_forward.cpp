@@ -20,8 +20,8 @@ std::string device_mistake(
   const auto device = group.device();
   if (module && !takes_inputs_on(*module, device)) {
     return detail::format(
-        "the module is on {}, but the group's device, where each share goes, "
-        "is {}: call net->to(group.device()) first",
+        "the module is on {}, but each share goes to the group's device, {}: "
+        "call net->to(group.device()) first",
         module->parameters()[0].device(),
         device);
   }
@@ -29,7 +29,7 @@ std::string device_mistake(
   if (stays && input.defined() && input.device() != device) {
     return detail::format(
         "the input is on {}, but {}{}{}: pass input.to(group.device()), or "
-        "leave move_input on",
+        "keep move_input enabled",
         input.device(),
         module ? "the module and the group are" : "the group's device is",
         module ? " on " : " ",

@@ -112,8 +112,8 @@ at::Tensor make_ready(
   }
   if (tensor.dim() == 0) {
     return refuse(
-        "is of shape [], where dimension 0 counts the rows: pass one of shape "
-        "[n, ...], a single row as its unsqueeze(0)");
+        "has shape [], but dimension 0 must count the rows: pass one of shape "
+        "[n, ...], or a single row as its unsqueeze(0)");
   }
   try {
     const auto ready =
@@ -125,7 +125,7 @@ at::Tensor make_ready(
     return refuse(
         "cannot be sent from ",
         tensor.device(),
-        " by way of ",
+        " through ",
         device,
         ": ",
         error_text(error));

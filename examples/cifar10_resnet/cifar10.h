@@ -69,7 +69,7 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
         std::filesystem::is_regular_file(path),
         path.string(),
         " cannot be read: unpack cifar-10-binary.tar.gz from "
-        "https://www.cs.toronto.edu/~kriz/cifar.html there, or name its folder "
+        "https://www.cs.toronto.edu/~kriz/cifar.html there, or set its folder "
         "with --data");
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
     TORCH_CHECK(

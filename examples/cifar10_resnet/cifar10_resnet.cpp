@@ -129,7 +129,7 @@ void train(const Arguments& arguments) {
         group.all_reduce(sums);
         checkpoints.save(step);
         checkpoints.wait();
-        ddp::print(group, "stopped at step ", step, "; run again to go on");
+        ddp::print(group, "stopped at step ", step, "; run again to resume");
         return;
       }
     }
@@ -153,8 +153,9 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains a ResNet on CIFAR-10, data-parallel.");
   app.add_option("--depth", arguments.depth, "18, 34, 50, 101 or 152");
-  app.add_option("--data", arguments.data, "has cifar-10-batches-bin");
-  app.add_option("--folder", arguments.folder, "of checkpoints and weights");
+  app.add_option("--data", arguments.data, "contains cifar-10-batches-bin");
+  app.add_option(
+      "--folder", arguments.folder, "folder of checkpoints and weights");
   app.add_option("--world_size", arguments.world_size, "processes to start");
   app.add_option("--n_epochs", arguments.epochs)->check(CLI::PositiveNumber);
   app.add_option("--batch_size", arguments.batch_size, "images per rank")

@@ -179,7 +179,7 @@ def check_nodes(program):
         # Where it is started from, it is reached all the same.
         text = outcome(1, "--env=DDP_DEVICE=cpu")
         for host in (0, 1):
-            assert (f"[{host}] n{host}: the name n2 does not lead to it "
+            assert (f"[{host}] n{host}: the name n2 does not resolve to it "
                     "(10.9.0.3 does)\n") in text, "not said"
     with open("/etc/hosts", "w") as file:
         file.write(names)

@@ -43,8 +43,8 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
   const bool strided = tensor.layout() == at::kStrided;
   DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
-      "{} takes dense tensors without gaps; got one of layout {}, sizes {}{}. "
-      "tensor.contiguous() makes one that fits",
+      "{} expects dense tensors without gaps; got one of layout {}, sizes "
+      "{}{}. Pass its contiguous()",
       over(name),
       tensor.layout(),
       tensor.sizes(),
@@ -61,8 +61,8 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
   check_dense(name, tensor);
   DDP_CHECK_VALUE(
       tensor.is_contiguous(),
-      "{} takes contiguous tensors; got one of sizes {} and strides {}. "
-      "tensor.contiguous() makes one",
+      "{} expects contiguous tensors; got one of sizes {} and strides {}. Pass "
+      "its contiguous()",
       over(name),
       tensor.sizes(),
       tensor.strides());
@@ -71,7 +71,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
 void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       tensor.is_cpu(),
-      "{} takes tensors on the CPU, got one on {}",
+      "{} expects tensors on the CPU, got one on {}",
       over(name),
       tensor.device());
 }
@@ -80,7 +80,7 @@ const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
     const {
   DDP_CHECK_VALUE(
       tensors.size() == 1,
-      "{} takes one tensor, got {}",
+      "{} expects one tensor, got {}",
       over(name),
       tensors.size());
   return tensors.front();
@@ -91,7 +91,7 @@ const Arguments::Tensors& Arguments::only_list(
     const std::vector<Tensors>& lists) const {
   DDP_CHECK_VALUE(
       lists.size() == 1,
-      "{} takes one list of tensors, got {}",
+      "{} expects one list of tensors, got {}",
       over(name),
       lists.size());
   check_list(name, lists.front().size());
@@ -101,7 +101,7 @@ const Arguments::Tensors& Arguments::only_list(
 void Arguments::check_list(const char* name, size_t length) const {
   DDP_CHECK_VALUE(
       length == static_cast<size_t>(size_),
-      "{} takes a list with one entry for each of {} ranks, got {}",
+      "{} expects a list with one entry for each of {} ranks, got {}",
       over(name),
       size_,
       length);
@@ -114,7 +114,7 @@ void Arguments::check_same_dtype(
   for (const auto& other : others) {
     DDP_CHECK_VALUE(
         other.scalar_type() == tensor.scalar_type(),
-        "{} takes tensors of one dtype, got {} and {}",
+        "{} expects tensors of one dtype, got {} and {}",
         over(name),
         tensor.scalar_type(),
         other.scalar_type());
@@ -124,7 +124,7 @@ void Arguments::check_same_dtype(
 void Arguments::check_root(const char* name, int64_t root) const {
   DDP_CHECK_VALUE(
       root >= 0 && root < size_,
-      "{}: the root is rank {} of {}",
+      "{}: root {} is not a rank of a group of {}",
       over(name),
       root,
       size_);
@@ -133,7 +133,7 @@ void Arguments::check_root(const char* name, int64_t root) const {
 void Arguments::check_peer(const char* name, int peer) const {
   DDP_CHECK_VALUE(
       peer >= 0 && peer < size_,
-      "{}: the other is rank {} of {}",
+      "{}: peer {} is not a rank of a group of {}",
       over(name),
       peer,
       size_);
@@ -144,7 +144,7 @@ void Arguments::check_no_lists(
     const std::vector<Tensors>& lists) const {
   DDP_CHECK_VALUE(
       lists.empty(),
-      "{}: a list on rank {}, which is not the root",
+      "{}: only the root may pass a list, not rank {}",
       over(name),
       rank_);
 }
@@ -173,7 +173,7 @@ Arguments::Tensors Arguments::equal_parts(
   check_contiguous(name, tensor);
   DDP_CHECK_VALUE(
       tensor.numel() == numel * size_,
-      "{} takes a tensor of {} times {} elements, got sizes {}",
+      "{} expects a tensor of {} times {} elements, got sizes {}",
       over(name),
       size_,
       numel,

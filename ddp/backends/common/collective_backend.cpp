@@ -56,7 +56,7 @@ CollectiveBackend::Exchange CollectiveBackend::all_gather(
   check(call, {input}, outputs);
   DDP_CHECK_VALUE(
       outputs[rank_].numel() == input.numel(),
-      "{}: rank {} has {} elements, its own output {}",
+      "{}: the input of rank {} has {} elements, but its output has {}",
       arguments_.over(call.name),
       rank_,
       input.numel(),
@@ -184,7 +184,8 @@ CollectiveBackend::Part CollectiveBackend::part(
   check(call, inputs, {output});
   DDP_CHECK_VALUE(
       output.numel() == inputs[rank_].numel(),
-      "{}: the output of rank {} has {} elements, its part of the input {}",
+      "{}: the output of rank {} has {} elements, but its part of the input "
+      "has {}",
       arguments_.over(call.name),
       rank_,
       output.numel(),

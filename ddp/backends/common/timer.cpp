@@ -14,7 +14,7 @@ namespace ddp::backends {
 Timer::Timer() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   DDP_CHECK(
       timer_,
-      "a backend needs a timer: timerfd_create: {}",
+      "cannot create a timer: timerfd_create: {}",
       std::strerror(errno));
 }
 

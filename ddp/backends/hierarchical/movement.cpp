@@ -85,8 +85,8 @@ at::Tensor Backend::row(
   arguments_.check_contiguous(name, tensor);
   DDP_CHECK_VALUE(
       tensor.numel() == numel,
-      "{} over hierarchical: rank {} has {} elements, its own part of the "
-      "list {}",
+      "{} over hierarchical: the tensor of rank {} has {} elements, but its "
+      "entry of the list has {}",
       name,
       rank_,
       tensor.numel(),

@@ -90,7 +90,7 @@ Backend::WorkPtr Backend::checked_message(
     int tag) {
   DDP_CHECK_VALUE(
       tag >= 0 && tag < kFirstReservedTag,
-      "{} has a tag in [0, {}), got {}",
+      "{} requires a tag in [0, {}), got {}",
       arguments_.over("a message"),
       kFirstReservedTag,
       tag);

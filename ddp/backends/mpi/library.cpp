@@ -32,8 +32,8 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
       MPI_Comm_size(comm, &size);
       DDP_THROW(
           DistBackendError,
-          "{} timed out after {}ms: rank {} is there, but not all {} ranks of "
-          "the communicator. All of them must call this",
+          "{} timed out after {}ms on rank {}: not all {} ranks of the "
+          "communicator have called it",
           call,
           timeout.count(),
           rank,
@@ -68,7 +68,9 @@ class MpiCommunicator final : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     DDP_CHECK_VALUE(
-        color >= -1, "split takes a color from 0 on, or -1; got {}", color);
+        color >= -1,
+        "split requires a color of 0 or more, or -1; got {}",
+        color);
     MPI_Comm part = MPI_COMM_NULL;
     {
       const auto guard = Engine::get().exclusive();
@@ -95,7 +97,7 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
     DDP_CHECK_VALUE(
         length <= std::numeric_limits<int>::max(),
-        "broadcast of a text of {} bytes over mpi; it can be 2 GiB",
+        "broadcast of a text of {} bytes over mpi; the maximum is 2 GiB",
         length);
     result.resize(static_cast<size_t>(length));
     check_mpi(
@@ -159,16 +161,15 @@ std::shared_ptr<Communicator> adopt(
       sizeof(MPI_Comm));
   DDP_CHECK_VALUE(
       mpi_running(),
-      "an MPI_Comm was handed over, but MPI is not initialised, or finalised");
+      "an MPI_Comm was passed, but MPI is not initialised, or finalised");
   MPI_Comm comm = MPI_COMM_NULL;
   std::memcpy(&comm, handle, size);
-  DDP_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was handed over");
+  DDP_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was passed");
   int between_groups = 0;
   MPI_Comm_test_inter(comm, &between_groups);
   DDP_CHECK_VALUE(
       !between_groups,
-      "an intercommunicator was handed over; ddp needs an "
-      "intracommunicator");
+      "an intercommunicator was passed; ddp needs an intracommunicator");
   return std::make_shared<MpiCommunicator>(duplicate(comm, timeout), timeout);
 }
 

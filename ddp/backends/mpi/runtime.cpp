@@ -97,9 +97,9 @@ void check_thread() {
   if (!may_call()) {
     DDP_THROW(
         DistBackendError,
-        "the program initialised MPI for calls from its main thread only, and "
-        "this is another (backward on a GPU runs on one): initialise it by "
-        "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
+        "the program initialised MPI for calls from its main thread only, but "
+        "this is another thread (backward on a GPU runs on one): initialise it "
+        "by MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
   }
 }
 

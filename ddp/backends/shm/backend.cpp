@@ -13,7 +13,7 @@ namespace ddp::backends::shm {
 std::string unavailable(int64_t ranks) {
   ranks = std::min<int64_t>(ranks, kMaxRanks); // on several hosts
   if (!open_process(getpid())) {
-    return "it needs Linux 5.3 or newer, to see processes end";
+    return "it needs Linux 5.3 or newer, to detect that a process has ended";
   }
   try {
     const Memory memory(ranks);
@@ -30,7 +30,7 @@ std::string unavailable(int64_t ranks) {
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   DDP_CHECK_VALUE(
       options.size <= kMaxRanks,
-      "backend shm connects up to {} ranks, not {}; backend gloo has no limit",
+      "backend shm supports up to {} ranks, not {}; backend gloo has no limit",
       kMaxRanks,
       options.size);
   const auto memory = std::make_shared<Memory>(options.size);
@@ -72,7 +72,7 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex /*index*/) {
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   DDP_CHECK_VALUE(
       options.device().is_cpu() && size >= 0,
-      "backend shm allocates tensors of the CPU, not {} elements on {}",
+      "backend shm allocates tensors only on the CPU, not {} elements on {}",
       size,
       options.device());
   return memory_->tensor(size, options);

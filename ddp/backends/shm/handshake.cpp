@@ -28,7 +28,7 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
   message.files[1] = open_process(getpid());
   DDP_CHECK(
       message.files[1].get() >= 0,
-      "it needs Linux 5.3 or newer, to see processes end");
+      "it needs Linux 5.3 or newer, to detect that a process has ended");
   return message;
 }
 

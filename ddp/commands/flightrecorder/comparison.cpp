@@ -166,8 +166,9 @@ bool lag(const Members& members, std::ostream& out) {
     } else if (member.last() < sequence) {
       out << line_of(
           {member.rank()},
-          "not there; its last is collective " + std::to_string(member.last()) +
-              ", " + waiting_text(member, member.last()));
+          "not reached; its last is collective " +
+              std::to_string(member.last()) + ", " +
+              waiting_text(member, member.last()));
     }
   }
   return true;

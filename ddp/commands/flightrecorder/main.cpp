@@ -16,7 +16,7 @@ int run(int argc, char** argv) {
       ->required()
       ->type_name("");
   app.footer(
-      "Records are what ranks with DDP_DEBUG=info or detail write to "
+      "Ranks with DDP_DEBUG=info or detail write records to "
       "ddp-debug/rank_*.json\n"
       "when a collective fails, when they crash, on SIGUSR1 and on SIGTERM.\n"
       "Exit code: 0 if all ranks of the job agree, 1 if they do not or one has "

@@ -64,10 +64,9 @@ void check_job(const std::vector<Record>& records) {
     if (one.size != other.size || one.rank == other.rank) {
       throw std::runtime_error(
           one.path + " and " + other.path +
-          " are not of one job: the one is of rank " +
-          std::to_string(one.rank) + " of " + std::to_string(one.size) +
-          ", the other of rank " + std::to_string(other.rank) + " of " +
-          std::to_string(other.size));
+          " are of different jobs: one is of rank " + std::to_string(one.rank) +
+          " of " + std::to_string(one.size) + ", the other of rank " +
+          std::to_string(other.rank) + " of " + std::to_string(other.size));
     }
   }
 }

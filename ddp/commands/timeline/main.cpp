@@ -48,8 +48,7 @@ void say_gaps(const std::vector<RankTimeline>& timelines) {
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Puts the recorded steps of all ranks together, with their clocks "
-      "aligned.",
+      "Merges the recorded steps of all ranks, with their clocks aligned.",
       kProgram};
   std::vector<std::string> paths;
   std::string trace;
@@ -60,13 +59,13 @@ int run(int argc, char** argv) {
   app.add_option(
       "-o,--output",
       trace,
-      "Where to write a trace for Perfetto (https://ui.perfetto.dev) and "
+      "File for a trace for Perfetto (https://ui.perfetto.dev) and "
       "chrome://tracing");
-  app.add_option("--svg", picture, "Where to write a picture");
+  app.add_option("--svg", picture, "File for a picture");
   app.footer(
-      "Ranks write their files where DDP_TIMELINE names a folder, of the "
-      "steps\nDDP_TIMELINE_STEPS (10-12). Without -o and --svg the trace goes "
-      "to standard\noutput.");
+      "Ranks write the steps DDP_TIMELINE_STEPS (such as 10-12) to the "
+      "folder\nDDP_TIMELINE. Without -o and --svg, the trace is written to "
+      "standard output.");
   if (const auto code = parse(app, argc, argv)) {
     return *code;
   }

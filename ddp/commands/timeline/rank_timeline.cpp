@@ -100,7 +100,7 @@ RankTimeline parse(const json& from) {
     timeline.clock_error = from.at("clock_error").get<int64_t>();
   }
   if (from.at("steps").empty()) {
-    throw std::runtime_error("no step is in it");
+    throw std::runtime_error("it contains no step");
   }
   StepReader reader(from.value("clock_offset", int64_t{0}));
   for (const auto& step : from.at("steps")) {
@@ -121,7 +121,7 @@ void check_goes_with(const RankTimeline& one, const RankTimeline& other) {
   if (one.world_size != other.world_size || one.rank == other.rank) {
     throw std::runtime_error(
         "files of different runs: " + name(one) + ", and " + name(other) +
-        "; give each run a separate folder, or remove the older files");
+        "; use a separate folder for each run, or remove the older files");
   }
 }
 

@@ -47,7 +47,7 @@ std::string failure_of(const std::function<void()>& work) {
     return "";
   } catch (const std::exception& error) {
     const auto text = error_text(error);
-    return text.empty() ? "an exception without a text" : text;
+    return text.empty() ? "an exception without a message" : text;
   } catch (...) {
     return "an exception that is not a std::exception";
   }

@@ -76,7 +76,7 @@ std::string different_texts(
   const bool is_as_first = first == own.content;
   const auto known = is_as_first ? ""
                                  : name_ranks({own.rank}) + ": " +
-          text_of(own.content) + "; the first that came: " + text_of(first);
+          text_of(own.content) + "; the first that arrived: " + text_of(first);
   if (!store->hasExtendedApi()) { // which cannot gather
     return known;
   }

@@ -15,6 +15,7 @@ void check_same_on_all(
     const ProcessGroup& group,
     const std::string& what,
     const std::string& text,
-    const std::string& remedy = "All ranks give the same, in the same order");
+    const std::string& remedy =
+        "Pass the same values on all ranks, in the same order");
 
 } // namespace ddp::detail

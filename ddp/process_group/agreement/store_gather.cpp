@@ -51,8 +51,8 @@ StoreGather::StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key)
     : store_(std::move(store)), key_(std::move(key)) {
   DDP_CHECK(
       store_ && store_->hasExtendedApi(),
-      "ranks need a store that can append to agree, which this process group "
-      "lacks");
+      "the comparison between ranks needs a store that can append; the store "
+      "of this process group cannot");
 }
 
 std::string StoreGather::count_key() const {

@@ -36,8 +36,8 @@ bool can_allocate(
         options.device(),
         " (",
         error.what_without_backtrace(),
-        "): it lies in LibTorch's own. DDP_DISABLE_COMM_MEM=1 does so from "
-        "the start");
+        "): it uses LibTorch's memory instead. DDP_DISABLE_COMM_MEM=1 does so "
+        "from the start");
     return false;
   }
 }

@@ -19,7 +19,7 @@ constexpr Conflict kConflicts[] = {
     {Feature::kCapture,
      Feature::kStepChecks,
      "capturing a CUDA graph: check_finite and check_divergence_every need the "
-     "host in each step: leave them off"},
+     "host in each step: turn them off"},
     {Feature::kCapture,
      Feature::kJoin,
      "capturing a CUDA graph: join needs the host in each step: use only one "
@@ -38,7 +38,7 @@ constexpr Conflict kConflicts[] = {
      "use only one of the two"},
     {Feature::kGradScaler,
      Feature::kStepInBackward,
-     "GradScaler: step_in_backward has this optimizer step at the end of "
+     "GradScaler: with step_in_backward this optimizer steps at the end of "
      "backward, before gradients can be inspected: use only one of the two"},
     {Feature::kJoin,
      Feature::kSkipUnused,

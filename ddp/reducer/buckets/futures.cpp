@@ -65,8 +65,8 @@ at::Tensor result_of(c10::ivalue::Future& future) {
   }
   DDP_THROW(
       Error,
-      "the communication hook's future holds a {} where a tensor or a list of "
-      "one is expected",
+      "the communication hook's future contains a {}, expected a tensor or a "
+      "list of one",
       value.tagKind());
 }
 
@@ -83,8 +83,8 @@ at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
   DDP_CHECK(
       result.numel() == buffer.numel() &&
           result.scalar_type() == buffer.scalar_type(),
-      "the communication hook's result has {} elements of {}, the bucket {} "
-      "of {}",
+      "the communication hook's result has {} elements of {}, but the bucket "
+      "has {} of {}",
       result.numel(),
       result.scalar_type(),
       buffer.numel(),

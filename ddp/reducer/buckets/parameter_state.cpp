@@ -45,7 +45,8 @@ void ParameterState::check_fit(const at::Tensor& gradient) const {
   DDP_CHECK(
       fits(gradient) && fits(tensor),
       "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
-      "its gradient {}: move or convert the module before that",
+      "its gradient {}: move or convert the module before constructing the "
+      "Reducer",
       name,
       dtype,
       c10::IntArrayRef(sizes),

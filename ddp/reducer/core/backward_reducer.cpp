@@ -79,7 +79,7 @@ void BackwardReducer::fail(const std::string& reason) {
 
 void BackwardReducer::check_not_failed() {
   if (abandoned_.exchange(false) && failure_.empty()) {
-    failure_ = "it ended by an exception";
+    failure_ = "it ended with an exception";
   }
   DDP_CHECK(
       failure_.empty(),
@@ -177,11 +177,11 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   }
   DDP_CHECK(
       parameter.grad_state == GradState::kPending,
-      "the gradient of {} came again in one backward, after its reduction "
-      "began: it came {} times in earlier ones. With static_graph backward "
-      "inside backward (activation checkpointing) must reach a parameter as "
-      "often in each step; without it, only one that the first backward "
-      "reached so may come again",
+      "the gradient of {} arrived again in one backward, after its reduction "
+      "began; in earlier ones it arrived {} times. With static_graph, backward "
+      "inside backward (activation checkpointing) must reach a parameter "
+      "equally often in each step; without static_graph, only a parameter that "
+      "the first backward reached in this way may arrive again",
       parameter.name,
       parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {

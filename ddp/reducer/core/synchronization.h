@@ -66,9 +66,9 @@ class Synchronization {
   bool finish(int64_t steps) {
     DDP_CHECK(
         finishes_ || steps <= 1,
-        "finish_backward() is called for the first time after {} reductions: "
-        "call it in every step from the first on, on all ranks, or it cannot "
-        "know whether this step was reduced",
+        "finish_backward() was first called after {} reductions: call it in "
+        "every step, including the first, on all ranks; otherwise it cannot "
+        "determine whether this step was reduced",
         steps);
     finishes_ = true;
     return !reduced_;

@@ -23,8 +23,8 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
   DDP_CHECK(
       reduction.step > settles_after,
       "capturing a CUDA graph: this is backward {}, and in the first {} the "
-      "host settles the buckets and compares the ranks. Run {} or more without "
-      "capturing before",
+      "host determines the buckets and compares the ranks. Run {} or more "
+      "before capturing",
       reduction.step,
       settles_after,
       settles_after);

@@ -49,9 +49,9 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
   for (const size_t index : unused) {
     DDP_CHECK(
         has(now, parameters_[index].tensor),
-        "{} has no gradient, and no longer belongs to the module that the "
-        "Reducer was given: construct the Reducer after layers are replaced, "
-        "and a new one if they are replaced later",
+        "{} has no gradient, and no longer belongs to the Reducer's module: "
+        "construct the Reducer after replacing layers, and a new one after "
+        "each later replacement",
         parameters_[index].name);
   }
 }

@@ -23,9 +23,7 @@ Recorder::Recorder(
       state_(std::make_shared<State>()),
       sample_rate_(sample_rate) {
   DDP_CHECK_VALUE(
-      sample_rate >= 1,
-      "sample_rate is {}, and must be 1 or more",
-      sample_rate);
+      sample_rate >= 1, "sample_rate is {}, expected 1 or more", sample_rate);
 }
 
 bool Recorder::records(int64_t step) const {

@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kPeersTime(1);
 
 constexpr const char* kOtherSteps =
     "Do all ranks take the same steps, with the same optimizer and learning "
-    "rate, did none load weights on its own, and was the Reducer constructed "
-    "after all layers were registered?";
+    "rate? Did one rank load weights alone? Was the Reducer constructed after "
+    "all layers were registered?";
 constexpr const char* kNeverReduced =
     "No gradient was averaged: was each backward under no_sync(), was the "
     "wrapper's module called and not the wrapper, or did autograd::grad() "
@@ -128,8 +128,8 @@ void compare_last_parameters(
         if (all->at(r).at(i) != all->front().at(i)) {
           TORCH_WARN(detail::format(
               "ddp: at the end of training, after {}{}, the parameter {} of "
-              "rank {} is not that of rank 0. {} DDP_CHECK_REPLICAS=0 turns "
-              "this check off",
+              "rank {} differs from that of rank 0. {} DDP_CHECK_REPLICAS=0 "
+              "turns this check off",
               step,
               step == 1 ? " step" : " steps",
               parameters.names[i],

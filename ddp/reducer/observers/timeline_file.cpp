@@ -134,7 +134,7 @@ TimelineFile::TimelineFile(
   std::filesystem::create_directories(folder_, error);
   DDP_CHECK_VALUE(
       !error,
-      "timeline_folder or DDP_TIMELINE: cannot make {}: {}",
+      "timeline_folder or DDP_TIMELINE: cannot create {}: {}",
       folder_,
       error.message());
   recorder_.choose(steps_);

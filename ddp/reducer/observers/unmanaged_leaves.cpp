@@ -171,7 +171,7 @@ std::string report(
   }
   std::string text =
       "these leaf tensors receive gradients in backward but belong to no "
-      "Reducer, so that the gradients are not averaged over ranks:\n  " +
+      "Reducer, so the gradients are not averaged over ranks:\n  " +
       join_some(lines, "\n  ");
   if (!originals.empty()) {
     text += "\nThey look like the originals of " + join_some(originals, ", ") +
@@ -180,11 +180,13 @@ std::string report(
         "clone().";
   }
   return text +
-      "\nIf they are parameters of modules kept in a plain std::vector or "
+      "\n"
+      "If they are parameters of modules kept in a plain std::vector or "
       "captured by a lambda: register these by register_module, or keep them "
       "in torch::nn::ModuleList or ModuleDict, before constructing the "
-      "Reducer; bare tensors by register_parameter. Leaves that are meant to "
-      "be each rank's own: ReducerOptions().known_leaves({...}).";
+      "Reducer; bare tensors by register_parameter. For leaves that "
+      "intentionally differ between ranks, use "
+      "ReducerOptions().known_leaves({...}).";
 }
 
 } // namespace

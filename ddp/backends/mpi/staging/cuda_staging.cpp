@@ -56,19 +56,21 @@ struct Staging::Cuda {
 
 at::Tensor Staging::input(const at::Tensor& tensor) {
   if (tensor.is_cpu()) {
-    DDP_CHECK_VALUE(!cuda_, "backend mpi: tensors on the CPU and a GPU");
+    DDP_CHECK_VALUE(
+        !cuda_,
+        "backend mpi: the tensors of one operation are on the CPU and a GPU");
     return tensor;
   }
   DDP_CHECK_VALUE(
       tensor.is_cuda(),
-      "backend mpi takes tensors on the CPU or a CUDA GPU, got one on {}",
+      "backend mpi supports tensors on the CPU or a CUDA GPU, got one on {}",
       tensor.device());
   if (!cuda_) {
     cuda_ = std::make_shared<Cuda>(tensor.device());
   }
   DDP_CHECK_VALUE(
       tensor.device() == cuda_->device,
-      "backend mpi: tensors of one operation on {} and {}",
+      "backend mpi: the tensors of one operation are on {} and {}",
       cuda_->device,
       tensor.device());
   if (messages_ && cuda_aware()) {

@@ -105,7 +105,7 @@ void Context::compare() const {
     if (!fit(announced(rank), announced(rank_))) {
       DDP_THROW(
           DistBackendError,
-          "rank {} does something else: {}, not {}",
+          "rank {} called {}, but this rank called {}",
           rank,
           words(announced(rank)),
           words(announced(rank_)));

@@ -51,7 +51,8 @@ int64_t size_for(int64_t ranks) {
   }
   DDP_CHECK(
       size >= kHeapBegin,
-      "it got no memory: files may have {} bytes only (ulimit -f)",
+      "it cannot allocate memory: the limit on file sizes is {} bytes (ulimit "
+      "-f)",
       size);
   return size;
 }
@@ -61,7 +62,7 @@ FileDescriptor make_memory(int64_t ranks) {
   FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   DDP_CHECK(
       memory.get() >= 0,
-      "it got no memory: memfd_create: {}",
+      "it cannot allocate memory: memfd_create: {}",
       std::strerror(errno));
   DDP_CHECK(
       ftruncate(memory.get(), size) == 0 &&
@@ -69,7 +70,7 @@ FileDescriptor make_memory(int64_t ranks) {
               memory.get(),
               F_ADD_SEALS,
               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
-      "it got no memory: {}",
+      "it cannot allocate memory: {}",
       std::strerror(errno));
   return memory;
 }
@@ -138,7 +139,7 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   DDP_CHECK(
       seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
-      "it got memory from another rank that is none of its own");
+      "the memory that another rank sent is not of a ddp rank");
   auto* begin = mmap(
       nullptr,
       size_,
@@ -148,8 +149,8 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       0);
   DDP_CHECK(
       begin != MAP_FAILED,
-      "it cannot map {} bytes of addresses, of which few would be used: {}. "
-      "Is there a limit (ulimit -v)?",
+      "it cannot reserve {} bytes of address space: {}. Is there a limit "
+      "(ulimit -v)?",
       size_,
       std::strerror(errno));
   begin_ = static_cast<char*>(begin);
@@ -208,7 +209,7 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
   DDP_CHECK_WITH(
       OutOfMemoryError,
       place,
-      "backend shm has no {} bytes of memory left for a tensor",
+      "backend shm does not have {} bytes of memory left for a tensor",
       bytes);
   return at::from_blob(
       mapping_->at(*place),

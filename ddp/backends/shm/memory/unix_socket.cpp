@@ -109,7 +109,7 @@ void UnixSocket::wait_for(short event, Clock::time_point deadline) const {
       return;
     }
     DDP_CHECK_WITH(
-        DistNetworkError, left.count() > 0, "the other ranks did not come");
+        DistNetworkError, left.count() > 0, "the other ranks did not connect");
   }
 }
 
@@ -151,7 +151,7 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   DDP_CHECK_WITH(
       DistNetworkError,
       has_files && length == static_cast<ssize_t>(sizeof(message.greeting)),
-      "a message of {} bytes came that no rank of this version sends",
+      "received a message of {} bytes, which no rank of this version sends",
       length);
   return message;
 }

@@ -72,7 +72,8 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   /// Throws `c10::ValueError` if `batch_size` is 0.
   BatchSampler(Base base, size_t batch_size, bool drop_last)
       : base_(std::move(base)), batch_size_(batch_size), drop_last_(drop_last) {
-    DDP_CHECK_VALUE(batch_size > 0, "BatchSampler: batch_size is 0");
+    DDP_CHECK_VALUE(
+        batch_size > 0, "BatchSampler: batch_size is 0, expected 1 or more");
   }
 
   void reset(std::optional<size_t> new_size = std::nullopt) override {
