@@ -129,7 +129,7 @@ TEST_CASE("Persistent ids are of storages alone") {
   check({
       {"K\1Q", "expected a tuple as persistent id"},
       {unicode("0") + "Q", "expected a tuple as persistent id"},
-      {")Q", "a persistent id of 0 values"},
+      {")Q", "a persistent id has 0 values, expected 5"},
       {"(" + unicode("module") + "NNNNtQ", "of the kind 'module'"},
       {"(" + inner + "NNNNtQ", "kind, found a storage"},
       {"(" + unicode("storage") + "cos\nsystem\n", "'os.system'"},

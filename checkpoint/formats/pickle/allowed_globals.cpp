@@ -242,7 +242,10 @@ PickleValue AllowedGlobals::new_object(
 PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   const auto& values =
       expect<PickleTuple>(id, "a tuple as persistent id").items;
-  DDP_CHECK(values.size() == 5, "a persistent id of {} values", values.size());
+  DDP_CHECK(
+      values.size() == 5,
+      "a persistent id has {} values, expected 5",
+      values.size());
   const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
   DDP_CHECK(
       kind == "storage",
@@ -297,7 +300,7 @@ PickleValue AllowedGlobals::make_dict(const Values& arguments) {
       const auto& pair = list != nullptr
           ? list->items
           : expect<PickleTuple>(item, "a pair").items;
-      DDP_CHECK(pair.size() == 2, "a pair of {} values", pair.size());
+      DDP_CHECK(pair.size() == 2, "a pair has {} values", pair.size());
       arena_.charge(2 * sizeof(PickleValue));
       dict.items.insert(dict.items.end(), pair.begin(), pair.end());
     }
