@@ -1,5 +1,8 @@
 #pragma once
 
+#include <ddp/internal/check.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +24,18 @@ class PickleBytes {
     return position_;
   }
 
-  std::string_view take(uint64_t bytes);
+  std::string_view take(uint64_t bytes) {
+    const auto left = bytes_.size() - position_;
+    DDP_CHECK(
+        bytes <= left,
+      "truncated: expected {} bytes at byte {}, found {}",
+        bytes,
+        position_,
+        left);
+    const auto result = bytes_.substr(position_, bytes);
+    position_ += bytes;
+    return result;
+  }
 
   /// A little-endian number, as all numbers except doubles are.
   template <typename T>
@@ -30,13 +44,37 @@ class PickleBytes {
     std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  double take_double();
+
+  double take_double() {
+    std::string bytes(take(sizeof(double)));
+    std::reverse(bytes.begin(), bytes.end()); // the only big-endian number
+    double value = 0;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
 
   /// An integer of any size; it must fit into 64 bits.
-  int64_t take_long();
+  /// Two's complement in as few bytes as hold it.
+  int64_t take_long() {
+    const auto bytes = take(take_number<uint8_t>());
+    DDP_CHECK(
+        bytes.size() <= sizeof(int64_t),
+        "an integer of {} bits; this library supports 64",
+        8 * bytes.size());
+    const bool negative = !bytes.empty() && (bytes.back() & 0x80) != 0;
+    int64_t value = negative ? -1 : 0;
+    std::memcpy(&value, bytes.data(), bytes.size());
+    return value;
+  }
 
   /// The text up to the end of the line, which must exist.
-  std::string take_line();
+  std::string take_line() {
+    const auto end = bytes_.find('\n', position_);
+    DDP_CHECK(end != std::string_view::npos, "truncated: a name does not end");
+    const auto line = take(end - position_);
+    take(1);
+    return std::string(line);
+  }
 
  private:
   std::string_view bytes_;

@@ -21,103 +21,96 @@ class TreeMaker {
   TreeMaker(PickleArena& arena, bool strict) : arena_(arena), strict_(strict) {}
 
   /// `depth`: that of what the value is in.
-  c10::IValue make(const PickleValue& value, int depth);
+  c10::IValue make(const PickleValue& value, int depth) {
+    arena_.charge(kItemBytes);
+    if (auto* const* object = std::get_if<PickleObject*>(&value)) {
+      return make_content(**object, depth);
+    }
+    if (const auto* truth = std::get_if<bool>(&value)) {
+      return *truth;
+    }
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      return *number;
+    }
+    if (const auto* number = std::get_if<double>(&value)) {
+      return *number;
+    }
+    return {};
+  }
 
  private:
-  c10::IValue make_content(const PickleObject& object, int depth);
-  c10::IValue make_list(const PickleList& list, int depth);
-  c10::IValue make_tuple(const PickleTuple& tuple, int depth);
-  c10::IValue make_dict(const PickleDict& dict, int depth);
+  c10::IValue make_content(const PickleObject& object, int depth) {
+    arena_.charge(kContainerBytes);
+    if (const auto* text = std::get_if<std::string>(&object.content)) {
+      arena_.charge(text->size());
+      return *text;
+    }
+    check_depth(depth);
+    if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
+      return *tensor;
+    }
+    if (const auto* list = std::get_if<PickleList>(&object.content)) {
+      return make_list(*list, depth + 1);
+    }
+    if (const auto* tuple = std::get_if<PickleTuple>(&object.content)) {
+      return make_tuple(*tuple, depth + 1);
+    }
+    if (const auto* dict = std::get_if<PickleDict>(&object.content)) {
+      return make_dict(*dict, depth + 1);
+    }
+    throw Unreadable{kind_of(object)};
+  }
+
+  c10::IValue make_list(const PickleList& list, int depth) {
+    auto result = new_list();
+    for (const auto& item : list.items) {
+      result.push_back(make(item, depth));
+    }
+    return result;
+  }
+
+  c10::IValue make_tuple(const PickleTuple& tuple, int depth) {
+    std::vector<c10::IValue> items;
+    for (const auto& item : tuple.items) {
+      items.push_back(make(item, depth));
+    }
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+
+  c10::IValue make_dict(const PickleDict& dict, int depth) {
+    std::vector<c10::IValue> keys;
+    std::vector<c10::IValue> values;
+    for (size_t i = 0; i < dict.items.size(); i += 2) {
+      try {
+        auto key = make(dict.items[i], depth);
+        values.push_back(make(dict.items[i + 1], depth));
+        keys.push_back(std::move(key));
+      } catch (const Unreadable&) {
+        if (strict_) {
+          throw;
+        } // else left out
+      }
+    }
+    for (const auto& key : keys) {
+      DDP_CHECK(
+          key.isString() || key.isInt(),
+          "a dict has a key that is a {}; keys must be strings or integers",
+          key.tagKind());
+    }
+    arena_.charge(dict_slots(keys) * kDictSlotBytes);
+    auto result = new_dict();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      DDP_CHECK(
+          result.insert(keys[i], std::move(values[i])).second,
+          "a dict has the key {} twice",
+          keys[i]);
+    }
+    return result;
+  }
 
   PickleArena& arena_;
   bool strict_;
 };
-
-c10::IValue TreeMaker::make(const PickleValue& value, int depth) {
-  arena_.charge(kItemBytes);
-  if (auto* const* object = std::get_if<PickleObject*>(&value)) {
-    return make_content(**object, depth);
-  }
-  if (const auto* truth = std::get_if<bool>(&value)) {
-    return *truth;
-  }
-  if (const auto* number = std::get_if<int64_t>(&value)) {
-    return *number;
-  }
-  if (const auto* number = std::get_if<double>(&value)) {
-    return *number;
-  }
-  return {};
-}
-
-c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
-  arena_.charge(kContainerBytes);
-  if (const auto* text = std::get_if<std::string>(&object.content)) {
-    arena_.charge(text->size());
-    return *text;
-  }
-  check_depth(depth);
-  if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
-    return *tensor;
-  }
-  if (const auto* list = std::get_if<PickleList>(&object.content)) {
-    return make_list(*list, depth + 1);
-  }
-  if (const auto* tuple = std::get_if<PickleTuple>(&object.content)) {
-    return make_tuple(*tuple, depth + 1);
-  }
-  if (const auto* dict = std::get_if<PickleDict>(&object.content)) {
-    return make_dict(*dict, depth + 1);
-  }
-  throw Unreadable{kind_of(object)};
-}
-
-c10::IValue TreeMaker::make_list(const PickleList& list, int depth) {
-  auto result = new_list();
-  for (const auto& item : list.items) {
-    result.push_back(make(item, depth));
-  }
-  return result;
-}
-
-c10::IValue TreeMaker::make_tuple(const PickleTuple& tuple, int depth) {
-  std::vector<c10::IValue> items;
-  for (const auto& item : tuple.items) {
-    items.push_back(make(item, depth));
-  }
-  return c10::ivalue::Tuple::create(std::move(items));
-}
-
-c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
-  std::vector<c10::IValue> keys;
-  std::vector<c10::IValue> values;
-  for (size_t i = 0; i < dict.items.size(); i += 2) {
-    try {
-      auto key = make(dict.items[i], depth);
-      values.push_back(make(dict.items[i + 1], depth));
-      keys.push_back(std::move(key));
-    } catch (const Unreadable&) {
-      if (strict_) {
-        throw;
-      } // else left out
-    }
-  }
-  for (const auto& key : keys) {
-    DDP_CHECK(
-        key.isString() || key.isInt(),
-        "a dict has a key that is a {}; keys must be strings or integers",
-        key.tagKind());
-  }
-  arena_.charge(dict_slots(keys) * kDictSlotBytes);
-  auto result = new_dict();
-  for (size_t i = 0; i < keys.size(); ++i) {
-    DDP_CHECK(
-        result.insert(keys[i], std::move(values[i])).second,
-        "a dict has the key {} twice",
-        keys[i]);
-  }
-  return result;
-}
 
 } // namespace
 
