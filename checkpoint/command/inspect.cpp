@@ -1,5 +1,4 @@
 #include <checkpoint/command/file_info.h>
-#include <checkpoint/command/json_value.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
