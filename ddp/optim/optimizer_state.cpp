@@ -1,14 +1,15 @@
 #include <ddp/internal/check.h>
-#include <ddp/optim/loaded_fields.h>
 #include <ddp/optim/optimizer_fields.h>
 #include <ddp/optim/optimizer_plan.h>
-#include <ddp/optim/saved_fields.h>
 #include <ddp/optimizers.h>
 #include <ddp/support/containers.h>
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 namespace ddp {
 namespace {
@@ -16,11 +17,200 @@ namespace {
 using c10::IValue;
 using c10::impl::GenericDict;
 using c10::impl::GenericList;
-using detail::LoadedFields;
 using detail::new_dict;
 using detail::new_list;
-using detail::SavedFields;
 using torch::optim::Optimizer;
+
+/// Collects fields in Python's form.
+class SavedFields {
+ public:
+  template <typename Value>
+  void operator()(const char* name, const Value& value) {
+    dict_.insert(name, to_ivalue(value));
+  }
+  template <typename Value>
+  void optional(const char* name, const Value& value) {
+    const auto saved = to_ivalue(value);
+    if (!saved.isTensor() || saved.toTensor().defined()) {
+      dict_.insert(name, saved);
+    }
+  }
+  void step(const char* name, int64_t value) {
+    dict_.insert(name, at::scalar_tensor(value, at::kFloat));
+  }
+  void fixed(const char* name, bool value) {
+    dict_.insert(name, value);
+  }
+
+  c10::impl::GenericDict take() {
+    return dict_;
+  }
+
+ private:
+  template <typename Value>
+  static c10::IValue to_ivalue(const Value& value) {
+    return c10::IValue(value);
+  }
+  static c10::IValue to_ivalue(const std::tuple<double, double>& value) {
+    return c10::ivalue::Tuple::create(
+        {c10::IValue(std::get<0>(value)), c10::IValue(std::get<1>(value))});
+  }
+  static c10::IValue to_ivalue(const std::deque<at::Tensor>& tensors) {
+    return list_of(tensors);
+  }
+  static c10::IValue to_ivalue(
+      const std::optional<std::vector<at::Tensor>>& tensors) {
+    return tensors ? list_of(*tensors) : c10::IValue();
+  }
+  template <typename Tensors>
+  static c10::IValue list_of(const Tensors& tensors) {
+    auto list = new_list();
+    for (const auto& tensor : tensors) {
+      list.push_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
+    }
+    return list;
+  }
+
+  c10::impl::GenericDict dict_ = new_dict();
+};
+
+/// Sets fields from Python's; throws errors about invalid ones.
+class LoadedFields {
+ public:
+  /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.
+  LoadedFields(
+      const c10::impl::GenericDict& dict,
+      std::string where,
+      at::Tensor parameter,
+      bool same_shape)
+      : dict_(dict),
+        where_(std::move(where)),
+        parameter_(std::move(parameter)),
+        same_shape_(same_shape) {}
+
+  template <typename Value>
+  void operator()(const char* name, Value& value) {
+    const auto found = find(name);
+    check(found.has_value(), name, "is missing");
+    load(name, *found, value);
+  }
+  template <typename Value>
+  void optional(const char* name, Value& value) {
+    const auto found = find(name);
+    if (found && !found->isNone()) {
+      load(name, *found, value);
+    } else {
+      value = Value();
+    }
+  }
+  void step(const char* name, int64_t& value) {
+    (*this)(name, value);
+  }
+  void fixed(const char* name, bool value) const {
+    const auto found = find(name);
+    check(
+        !found || !found->isBool() || found->toBool() == value,
+        name,
+        value ? "is False, which this optimizer does not support"
+              : "is True, which this optimizer does not support");
+  }
+
+ private:
+  void check(bool good, const char* name, const std::string& what) const {
+    DDP_CHECK_VALUE(
+        good, "load_optimizer_state: {}: '{}' {}", where_, name, what);
+  }
+
+  std::optional<c10::IValue> find(const char* name) const {
+    const auto found = dict_.find(name);
+    return found == dict_.end() ? std::nullopt
+                                : std::optional<c10::IValue>(found->value());
+  }
+
+  double number(const char* name, const c10::IValue& value) const {
+    check(
+        value.isDouble() || value.isInt() || value.isBool() ||
+            (value.isTensor() && value.toTensor().defined() &&
+             value.toTensor().numel() == 1),
+        name,
+        "is no number");
+    return value.isTensor() ? value.toTensor().item<double>()
+        : value.isBool()    ? static_cast<double>(value.toBool())
+                            : value.toScalar().toDouble();
+  }
+
+  void load(const char* name, const c10::IValue& saved, double& value) const {
+    value = number(name, saved);
+  }
+  void load(const char* name, const c10::IValue& saved, int64_t& value) const {
+    value = static_cast<int64_t>(number(name, saved));
+  }
+  void load(const char* name, const c10::IValue& saved, bool& value) const {
+    value = number(name, saved) != 0;
+  }
+  void load(
+      const char* name,
+      const c10::IValue& saved,
+      std::tuple<double, double>& value) const {
+    std::vector<c10::IValue> pair;
+    if (saved.isTuple()) {
+      pair = saved.toTupleRef().elements();
+    } else if (saved.isList()) {
+      pair = saved.toListRef().vec();
+    }
+    check(pair.size() == 2, name, "is no pair");
+    value = {number(name, pair[0]), number(name, pair[1])};
+  }
+  void load(const char* name, const c10::IValue& saved, std::string& value)
+      const {
+    check(saved.isString(), name, "is no text");
+    value = saved.toStringRef();
+  }
+  void load(const char* name, const c10::IValue& saved, at::Tensor& value)
+      const {
+    if (saved.isNone()) { // in a list
+      value = at::Tensor();
+      return;
+    }
+    check(saved.isTensor() && saved.toTensor().defined(), name, "is no tensor");
+    const auto& tensor = saved.toTensor();
+    check(
+        !same_shape_ || tensor.sizes() == parameter_.sizes(),
+        name,
+        detail::format(
+            "has shape {}, but its parameter {}",
+            tensor.sizes(),
+            parameter_.sizes()));
+    value = tensor.detach().to(
+        parameter_.options().requires_grad(false),
+        /*non_blocking=*/false,
+        /*copy=*/true);
+  }
+  template <typename Value>
+  void load(
+      const char* name,
+      const c10::IValue& saved,
+      std::optional<Value>& value) const {
+    if (saved.isNone()) {
+      value.reset();
+    } else {
+      load(name, saved, value.emplace());
+    }
+  }
+  template <typename Tensors>
+  void load(const char* name, const c10::IValue& saved, Tensors& value) const {
+    check(saved.isList(), name, "is no list");
+    value.clear();
+    for (const c10::IValue& element : saved.toListRef()) {
+      load(name, element, value.emplace_back());
+    }
+  }
+
+  c10::impl::GenericDict dict_;
+  std::string where_;
+  at::Tensor parameter_;
+  bool same_shape_;
+};
 
 /// All parameters, counted through the groups.
 std::vector<at::Tensor> all_parameters(const Optimizer& optimizer) {
