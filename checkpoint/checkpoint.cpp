@@ -1,7 +1,6 @@
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/module_copies.h>
-#include <checkpoint/name_matching.h>
 #include <checkpoint/prepared_file.h>
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>

@@ -1,4 +1,4 @@
-#include <checkpoint/name_matching.h>
+#include <checkpoint/module_copies.h>
 #include <checkpoint/state_dict.h>
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
