@@ -28,7 +28,7 @@ class PickleBytes {
     const auto left = bytes_.size() - position_;
     DDP_CHECK(
         bytes <= left,
-      "truncated: expected {} bytes at byte {}, found {}",
+        "truncated: expected {} bytes at byte {}, found {}",
         bytes,
         position_,
         left);

@@ -67,7 +67,7 @@ class Unpickler {
     const auto result = pop();
     DDP_CHECK(
         stack_.empty() && marks_.empty(),
-      "it leaves {} values on the stack, expected one",
+        "it leaves {} values on the stack, expected one",
         stack_.size() + 1);
     return result;
   }
@@ -112,7 +112,7 @@ class Unpickler {
     const auto* name = content_of<std::string>(names[1]);
     DDP_CHECK(
         module != nullptr && name != nullptr,
-      "the module and name of a global must be strings, but are {} and {}",
+        "the module and name of a global must be strings, but are {} and {}",
         kind_of(names[0]),
         kind_of(names[1]));
     push(globals_.find_class(*module, *name));
@@ -171,7 +171,7 @@ class Unpickler {
   void memoize(uint64_t index) {
     DDP_CHECK(
         index < bytes_.size(),
-      "it stores a value under number {}, but has only {} bytes",
+        "it stores a value under number {}, but has only {} bytes",
         index,
         bytes_.size());
     if (index >= memo_.size()) {
