@@ -59,7 +59,7 @@ def statements(text):
             if not code:
                 doc = []
         else:
-            line = re.sub(r"\s*// .*", "", line).replace("DDP_API ", "")
+            line = re.sub(r"\s*//(?:/<)? .*", "", line).replace("DDP_API ", "")
             code = (code + " " + line).strip()
             if code in ("public:", "private:", "protected:"):
                 yield [], code

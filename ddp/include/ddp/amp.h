@@ -21,11 +21,13 @@ namespace ddp {
 
 /// Options of `GradScaler`, with Python's names and defaults.
 struct GradScalerOptions {
+  /// The scale before the first update.
   TORCH_ARG(double, init_scale) = 65536.;
   /// Factor after `growth_interval` steps in a row that were finite; > 1.
   TORCH_ARG(double, growth_factor) = 2.;
   /// Factor after a step with infinity or NaN; < 1.
   TORCH_ARG(double, backoff_factor) = .5;
+  /// Steps in a row without infinity or NaN after which the scale grows.
   TORCH_ARG(int64_t, growth_interval) = 2000;
   /// False: values pass through unchanged, and `step` is the optimizer's.
   TORCH_ARG(bool, enabled) = true;
@@ -60,8 +62,9 @@ class DDP_API GradScaler {
       const GradScalerOptions& options = {},
       ProcessGroup group = {});
 
-  /// The output, or each of them, times the scale.
+  /// The output times the scale.
   at::Tensor scale(const at::Tensor& output);
+  /// Each of the outputs times the scale.
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in
@@ -82,6 +85,7 @@ class DDP_API GradScaler {
   /// The scale; 1 if it is not enabled. Waits for a GPU.
   double get_scale() const;
 
+  /// `GradScalerOptions::enabled`.
   bool is_enabled() const {
     return options_.enabled();
   }

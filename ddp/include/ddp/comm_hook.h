@@ -47,6 +47,7 @@ class DDP_API CommHook {
   CommHook() = default;
   /// A copy serves no Reducer yet.
   CommHook(const CommHook& /*other*/) {}
+  /// Changes nothing: the Reducer that it serves stays the same.
   CommHook& operator=(const CommHook& /*other*/) {
     return *this;
   }
@@ -86,6 +87,7 @@ class DDP_API CommHook {
   /// Likewise for the state that differs between ranks: a part of
   /// `Reducer::rank_state_dict`. Whether there is one must not change.
   virtual c10::IValue rank_state_dict() const;
+  /// Loads what `rank_state_dict` returned on this rank.
   virtual void load_rank_state_dict(const c10::IValue& state);
 
  private:

@@ -32,3 +32,6 @@
 #include <ddp/statistics.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/zero_redundancy_optimizer.h>
+
+/// Data-parallel training for programs written against LibTorch.
+namespace ddp {}

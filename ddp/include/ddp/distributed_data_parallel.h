@@ -17,9 +17,11 @@ template <typename Net>
 class DistributedDataParallelImpl : public torch::nn::Module,
                                     public WrappedModule {
  public:
+  /// The module's type, without its holder.
   using Contained = typename detail::
       ContainedModule<Net, torch::detail::is_module_holder<Net>::value>::type;
 
+  /// See `DistributedDataParallel`.
   DistributedDataParallelImpl(
       std::shared_ptr<Contained> net,
       const ProcessGroup& group,
@@ -70,6 +72,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     return reducer().join(options);
   }
 
+  /// The Reducer that averages the gradients.
   Reducer& reducer() {
     return forward_state_.reducer();
   }
@@ -77,6 +80,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   torch::nn::Module& wrapped() override {
     return *module_;
   }
+  /// The wrapped module.
   const torch::nn::Module& wrapped() const override {
     return *module_;
   }
@@ -123,8 +127,10 @@ template <typename Net>
 class DistributedDataParallel
     : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {
  public:
+  /// The module that this holder has.
   using Impl = DistributedDataParallelImpl<Net>;
 
+  /// Wraps a module. Collective.
   [[nodiscard]] DistributedDataParallel(
       std::shared_ptr<typename Impl::Contained> net,
       const ProcessGroup& group,
@@ -132,6 +138,7 @@ class DistributedDataParallel
       : torch::nn::ModuleHolder<Impl>(
             std::make_shared<Impl>(std::move(net), group, options)) {}
 
+  /// Wraps the module that a holder has. Collective.
   template <
       typename Holder,
       typename =

@@ -74,7 +74,7 @@ struct ElasticOptions {
 /// may catch it.
 class DDP_API MembershipChanged : public std::exception {
  public:
-  const char* what() const noexcept override;
+  const char* what() const noexcept override; ///< Says who may catch it.
 };
 
 /// One call of the function that `elastic` runs.
@@ -83,7 +83,7 @@ class DDP_API ElasticRun {
   ElasticRun(const ElasticRun&) = delete;
   ElasticRun& operator=(const ElasticRun&) = delete;
 
-  const ProcessGroup& group() const;
+  const ProcessGroup& group() const; ///< The ranks of this call.
 
   /// Restores `state`, whose parts must live until the function returns, to the
   /// job's state when its nodes changed. A rank that took part sends it to all:

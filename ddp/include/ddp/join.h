@@ -22,9 +22,8 @@ struct JoinState;
 struct JoinStep {
   /// The kind of step that ranks with inputs begin, as they passed it.
   int64_t call = 0;
-  /// The number of ranks that have inputs, and the highest of them.
-  int64_t live = 1;
-  int64_t last_live = 0;
+  int64_t live = 1; ///< The number of ranks that have inputs.
+  int64_t last_live = 0; ///< The highest of these ranks.
   /// The divisor of means: the size of the group or, without
   /// `divide_by_initial_world_size`, `live`.
   int64_t divisor = 1;
@@ -70,7 +69,7 @@ class DDP_API Joinable {
   virtual bool overlaps() const {
     return false;
   }
-  virtual void complete_main_hook() {}
+  virtual void complete_main_hook() {} ///< See `overlaps`.
 
   /// Called on all ranks when the last one has joined. No rank had inputs
   /// longer than `root`.
@@ -123,6 +122,7 @@ struct JoinOptions {
 /// An exception that leaves the scope passes through, as without a `Join`.
 class DDP_API Join {
  public:
+  /// The objects that take part.
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
   /// `group`: over which ranks report that they have inputs, one message of 8

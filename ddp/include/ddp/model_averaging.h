@@ -46,6 +46,7 @@ class DDP_API ModelAverager {
 
   /// The step; equal on all ranks. Not collective.
   c10::IValue state_dict() const;
+  /// Loads what `state_dict` returned. Not collective.
   void load_state_dict(const c10::IValue& state);
 
  protected:

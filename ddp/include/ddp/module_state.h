@@ -17,11 +17,12 @@ namespace ddp {
 
 /// Tensors with the names for messages, in the same order on all ranks.
 struct DDP_API NamedTensors {
+  /// Adds one tensor.
   void append(const std::string& name, const at::Tensor& tensor);
-  void append(const NamedTensors& others);
+  void append(const NamedTensors& others); ///< Adds all of these.
 
-  std::vector<std::string> names;
-  std::vector<at::Tensor> tensors;
+  std::vector<std::string> names; ///< As many as `tensors`.
+  std::vector<at::Tensor> tensors; ///< As many as `names`.
 };
 
 /// The parameters of a module in registration order, including frozen ones. A
@@ -140,7 +141,7 @@ struct DDP_API WrappedModule {
 
   /// The module inside, which may also be a wrapper.
   virtual torch::nn::Module& wrapped() = 0;
-  virtual const torch::nn::Module& wrapped() const = 0;
+  virtual const torch::nn::Module& wrapped() const = 0; ///< Likewise.
 };
 
 } // namespace ddp

@@ -18,6 +18,7 @@ namespace ddp {
 class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
+  /// Updates the parameters. Returns what `closure` returns.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -26,6 +27,7 @@ class DDP_API Adam : public torch::optim::Adam {
 class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
+  /// Updates the parameters. Returns what `closure` returns.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -41,6 +43,7 @@ class DDP_API AdamW : public torch::optim::AdamW {
 class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
+  /// Updates the parameters. Returns what `closure` returns.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -49,6 +52,7 @@ class DDP_API FusedSGD : public torch::optim::SGD {
 class DDP_API FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
+  /// Updates the parameters. Returns what `closure` returns.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -56,6 +60,7 @@ class DDP_API FusedAdam : public torch::optim::Adam {
 class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
+  /// Updates the parameters. Returns what `closure` returns.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 

@@ -61,12 +61,12 @@ class DDP_API ProcessGroup {
     return from_mpi_handle(&comm, sizeof(comm), options);
   }
 
-  int64_t rank() const;
-  int64_t size() const;
+  int64_t rank() const; ///< Of this process: 0 to `size() - 1`.
+  int64_t size() const; ///< The number of ranks.
 
   /// This process's rank among the group's processes on the same host.
   int64_t local_rank() const;
-  int64_t local_size() const;
+  int64_t local_size() const; ///< The number of these processes.
 
   /// The device of this rank's tensors.
   c10::Device device() const;
@@ -76,11 +76,11 @@ class DDP_API ProcessGroup {
   /// The bound on every wait of this group.
   std::chrono::milliseconds timeout() const;
 
-  /// The key-value store at which the ranks met, under a prefix of this group,
-  /// and LibTorch's group; null for a group of one. To use them, include
-  /// torch/csrc/distributed/c10d/Store.hpp and ProcessGroup.hpp.
+  /// The key-value store at which the ranks met, under a prefix of this group;
+  /// null for a group of one. To use it, and `c10d()`, include Store.hpp and
+  /// ProcessGroup.hpp from torch/csrc/distributed/c10d.
   c10::intrusive_ptr<c10d::Store> store() const;
-  c10::intrusive_ptr<c10d::ProcessGroup> c10d() const;
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d() const; ///< LibTorch's group.
 
   /// Replaces `tensor` (any shape) on every rank by the reduction over ranks.
   /// Collective. Throws `c10::ValueError` for `kMean` of integers.

@@ -60,15 +60,15 @@ class DDP_API Reducer {
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
-  Reducer(Reducer&&) noexcept;
-  Reducer& operator=(Reducer&&) noexcept;
+  Reducer(Reducer&&) noexcept; ///< Moves; hooks and parameters stay attached.
+  Reducer& operator=(Reducer&&) noexcept; ///< Detaches its own first.
 
   /// Detaches from the parameters, which keep their gradients. Not collective.
   ~Reducer();
 
+  using NoSyncGuard = std::shared_ptr<void>; ///< See `no_sync`.
   /// While a guard lives, backward accumulates without communication; the next
   /// backward after it reduces the sum. Guards nest. All ranks must agree.
-  using NoSyncGuard = std::shared_ptr<void>;
   [[nodiscard]] NoSyncGuard no_sync();
 
   /// Whether no guard lives, so that a backward would communicate.
@@ -83,7 +83,7 @@ class DDP_API Reducer {
   /// such as a `ZeroRedundancyOptimizer`, share a `Join` with `joinable()`.
   /// Throws `c10::ValueError` if `skip_all_reduce_unused_params` is set.
   [[nodiscard]] Join join(const JoinOptions& options = {});
-  Joinable& joinable();
+  Joinable& joinable(); ///< To share a `Join`; see `join`.
 
   /// From now on each backward that reduces ends with the optimizer's step,
   /// with the same bits: a bucket's parameters are stepped as soon as it is
@@ -128,7 +128,7 @@ class DDP_API Reducer {
 
   /// `CommHook::rank_state_dict`; `TrainingState::add` keeps it for each rank.
   c10::IValue rank_state_dict() const;
-  void load_rank_state_dict(const c10::IValue& state);
+  void load_rank_state_dict(const c10::IValue& state); ///< See above.
 
   /// The times of the last backward's buckets; empty without `record`.
   Timeline timeline() const;

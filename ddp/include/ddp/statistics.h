@@ -27,27 +27,28 @@ class Reducer;
 /// `ReducerOptions::sample_rate`th; averages are over those. They are host
 /// times: on a GPU, until the work was queued.
 struct Statistics {
-  using Duration = std::chrono::nanoseconds;
+  using Duration = std::chrono::nanoseconds; ///< A time's type.
 
   /// The number of backwards that were reduced.
   int64_t iteration = 0;
-  int64_t num_parameter_tensors = 0;
-  int64_t total_parameter_size_bytes = 0;
+  int64_t num_parameter_tensors = 0; ///< Of all that are reduced.
+  int64_t total_parameter_size_bytes = 0; ///< Of all that are reduced.
   /// The communication hook's type, such as "ddp::AllReduceHook".
   std::string comm_hook;
 
-  /// In bytes, in the order of reduction: the first layout, and the layout
-  /// since buckets were rebuilt.
+  /// The first layout: in bytes, in the order of reduction.
   std::vector<int64_t> bucket_sizes;
+  /// The layout since buckets were rebuilt, likewise.
   std::vector<int64_t> rebuilt_bucket_sizes;
+  /// The indices of the parameters in each of these buckets.
   std::vector<BucketIndices> rebuilt_per_bucket_param_indices;
-  bool has_rebuilt_buckets = false;
+  bool has_rebuilt_buckets = false; ///< Whether the layout has changed.
 
   /// The number of timed backwards. The fields below are of the last of them.
   int64_t num_timed = 0;
   /// The order in which gradients were ready.
   std::vector<size_t> prev_iteration_grad_ready_order_indices;
-  int64_t num_buckets_reduced = 0;
+  int64_t num_buckets_reduced = 0; ///< In this backward.
   /// In bytes: parameters without a new gradient on this rank.
   int64_t unused_parameter_size = 0;
 
@@ -61,26 +62,30 @@ struct Statistics {
   /// The overlap of these two times.
   Duration backward_compute_comm_overlap_time{};
 
+  /// The average of `forward_compute_time`.
   std::optional<Duration> avg_forward_compute_time;
+  /// The average of `backward_compute_time`.
   Duration avg_backward_compute_time{};
+  /// The average of `backward_comm_time`.
   Duration avg_backward_comm_time{};
+  /// The average of `backward_compute_comm_overlap_time`.
   Duration avg_backward_compute_comm_overlap_time{};
 };
 
 /// The times of a bucket, from the first gradient of its backward.
 struct BucketTimes {
-  using Duration = std::chrono::nanoseconds;
+  using Duration = std::chrono::nanoseconds; ///< A time's type.
 
-  int64_t bytes = 0;
+  int64_t bytes = 0; ///< The size of its gradients.
   /// When all its gradients were ready.
   std::optional<Duration> ready;
   /// When its reduction was launched: not before those of earlier buckets.
   std::optional<Duration> launched;
   /// When its reduction was complete. On a GPU: when it was queued.
   std::optional<Duration> done;
-  /// When finalize backward began to wait for it, and when that wait ended.
+  /// When finalize backward began to wait for it.
   std::optional<Duration> waiting;
-  std::optional<Duration> waited;
+  std::optional<Duration> waited; ///< When that wait ended.
 };
 
 /// The buckets of one backward. An unset time was not reached.
@@ -91,8 +96,9 @@ struct Timeline {
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
-  /// When the wrapper's last forward began and ended; less than 0.
+  /// When the wrapper's last forward began; less than 0.
   std::optional<BucketTimes::Duration> forward_began;
+  /// When the wrapper's last forward ended; less than 0.
   std::optional<BucketTimes::Duration> forward_ended;
   /// When this rank had all its gradients. On a GPU: when they were queued.
   std::optional<BucketTimes::Duration> computed;

@@ -43,11 +43,13 @@ inline constexpr bool has_tensors_v = detail::Traversal<
 /// and visible where the struct is used. The same function serves const values,
 /// with const tensors, so it must not change the struct itself.
 struct VisitTensors {
+  /// Calls `visitor` with each tensor inside `value`.
   template <typename T, typename Visitor>
   void operator()(T&& value, Visitor&& visitor) const {
     detail::traverse(value, visitor);
   }
 };
+/// Visits the tensors inside a value.
 inline constexpr VisitTensors visit_tensors{};
 
 } // namespace ddp

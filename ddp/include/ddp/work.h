@@ -14,8 +14,8 @@ class DDP_API Work {
  public:
   /// A completed one.
   Work();
-  Work(Work&&) noexcept;
-  Work& operator=(Work&&) noexcept;
+  Work(Work&&) noexcept; ///< The moved one is a completed one.
+  Work& operator=(Work&&) noexcept; ///< Likewise.
   ~Work();
 
   /// Blocks until the tensors may be used: on CPU until they hold the result;

@@ -57,6 +57,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       : Optimizer(std::move(parameters)), shards_(group, false) {
     shards_.assign(*this);
   }
+  /// With the optimizer's options and those of the sharding.
   template <typename Parameters, typename Options>
   ZeroRedundancyOptimizer(
       Parameters parameters,

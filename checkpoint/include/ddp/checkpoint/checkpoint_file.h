@@ -97,8 +97,8 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 /// The contents of a safetensors file; its tensors are on the CPU.
 struct SafetensorsFile {
-  StateDict tensors;
-  SafetensorsMetadata metadata;
+  StateDict tensors; ///< By name.
+  SafetensorsMetadata metadata; ///< Of the file's header.
 };
 
 /// Writes `tensors` to the file at `path`, which is replaced as a whole or not

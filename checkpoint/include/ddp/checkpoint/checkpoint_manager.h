@@ -31,13 +31,14 @@ struct CheckpointManagerOptions {
   /// of rank 0 writes them.
   TORCH_ARG(bool, asynchronous) = false;
 
+  /// How `load` reads the file.
   TORCH_ARG(LoadOptions, load);
 };
 
 /// The result of `CheckpointManager::load`.
 struct LoadedCheckpoint {
-  int64_t step = 0;
-  std::string path;
+  int64_t step = 0; ///< Of the loaded checkpoint, as passed to `save`.
+  std::string path; ///< The file that was loaded.
   /// Newer checkpoints that are corrupt, each with the reason.
   std::vector<std::string> skipped;
 };

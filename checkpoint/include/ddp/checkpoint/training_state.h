@@ -32,12 +32,14 @@ class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
   TrainingState& add(const std::string& name, torch::nn::Module& module);
+  /// The module that a pointer has.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
       const std::shared_ptr<Module>& module) {
     return add(name, static_cast<torch::nn::Module&>(*module));
   }
+  /// The module that a holder has.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
@@ -50,23 +52,25 @@ class DDP_API TrainingState {
       const std::string& name,
       torch::optim::Optimizer& optimizer);
 
-  /// A scheduler: its number of steps (learning rates are part of the
-  /// optimizer's state), or, if it follows a metric, the best value and its
-  /// counters, with Python's names.
+  /// A scheduler: its number of steps. Learning rates are part of the
+  /// optimizer's state.
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
+  /// The best value of the metric and the counters, by Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
 
-  /// A variable of the program: a number, a bool, a string, or a tensor, which
-  /// loading replaces by another one. Rank 0's value is saved for all ranks.
+  /// A variable of the program: a number or a bool, or, by the functions below,
+  /// a string or a tensor. Rank 0's value is saved for all ranks.
   template <typename Number>
   std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
       const std::string& name,
       Number& value);
+  /// A string.
   TrainingState& add(const std::string& name, std::string& value);
+  /// A tensor, which loading replaces by another one.
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
   /// An object with `state_dict()`, which may be collective, and

@@ -35,11 +35,13 @@ class DDP_API SyncBatchNormImplBase
   /// create_graph: it has no second derivative.
   at::Tensor forward(const at::Tensor& input);
 
+  /// Writes the name and the options.
   void pretty_print(std::ostream& stream) const override;
 
-  ProcessGroup group;
+  ProcessGroup group; ///< Over whose ranks batches are normalized.
 
  protected:
+  /// Throws `c10::Error` if the number of dimensions does not fit.
   void _check_input_dim(const at::Tensor& input) override;
 };
 
@@ -65,6 +67,7 @@ class DDP_API SyncBatchNorm1dImpl
  public:
   using SyncBatchNormImplBase<1, SyncBatchNorm1dImpl>::SyncBatchNormImplBase;
 };
+/// Holds a `SyncBatchNorm1dImpl`, as LibTorch's holders do.
 TORCH_MODULE(SyncBatchNorm1d);
 
 /// As `SyncBatchNorm1d`, for inputs (N, C, H, W).
@@ -73,6 +76,7 @@ class DDP_API SyncBatchNorm2dImpl
  public:
   using SyncBatchNormImplBase<2, SyncBatchNorm2dImpl>::SyncBatchNormImplBase;
 };
+/// Holds a `SyncBatchNorm2dImpl`, as LibTorch's holders do.
 TORCH_MODULE(SyncBatchNorm2d);
 
 /// As `SyncBatchNorm1d`, for inputs (N, C, D, H, W).
@@ -81,6 +85,7 @@ class DDP_API SyncBatchNorm3dImpl
  public:
   using SyncBatchNormImplBase<3, SyncBatchNorm3dImpl>::SyncBatchNormImplBase;
 };
+/// Holds a `SyncBatchNorm3dImpl`, as LibTorch's holders do.
 TORCH_MODULE(SyncBatchNorm3d);
 
 /// From now on the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d`, at

@@ -35,14 +35,15 @@ struct BatchPlanOptions {
   TORCH_ARG(std::optional<int64_t>, accumulation_steps) = std::nullopt;
   /// The global batch for which the learning rate was tuned.
   TORCH_ARG(std::optional<int64_t>, reference_batch) = std::nullopt;
+  /// How the learning rate follows the global batch.
   TORCH_ARG(LearningRateScaling, scaling) = LearningRateScaling::kLinear;
 };
 
 /// Batch sizes that agree: global = rank * ranks * accumulation_steps.
 struct BatchPlan {
-  int64_t global_batch = 0;
-  int64_t rank_batch = 0;
-  int64_t accumulation_steps = 1;
+  int64_t global_batch = 0; ///< Samples of a step, over all ranks.
+  int64_t rank_batch = 0; ///< Samples of a rank's backward.
+  int64_t accumulation_steps = 1; ///< Backwards of a step.
   /// The factor for the learning rate; 1 without a reference batch.
   double learning_rate_scale = 1;
 };
@@ -76,6 +77,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
         batch_size > 0, "BatchSampler: batch_size is 0, expected 1 or more");
   }
 
+  /// Resets `Base`.
   void reset(std::optional<size_t> new_size = std::nullopt) override {
     base_.reset(new_size);
   }
@@ -89,34 +91,41 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     return batch;
   }
 
-  /// The methods of `Base`; see `ShardedSampler`.
+  /// This and the methods below are those of `Base`; see `ShardedSampler`.
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }
+  /// The epoch.
   template <typename B = Base>
   auto epoch() const -> decltype(std::declval<const B&>().epoch()) {
     return base_.epoch();
   }
+  /// Counts samples that the loop has used.
   template <typename B = Base>
   auto advance(size_t count) -> decltype(std::declval<B&>().advance(count)) {
     base_.advance(count);
   }
+  /// The state, for a checkpoint.
   auto state_dict() const {
     return base_.state_dict();
   }
+  /// Continues from a state.
   template <typename State>
   void load_state_dict(const State& state) {
     base_.load_state_dict(state);
   }
+  /// Checks a state, and returns a function that loads it.
   template <typename State, typename B = Base>
   auto plan_state_dict(const State& state)
       -> decltype(std::declval<B&>().plan_state_dict(state)) {
     return base_.plan_state_dict(state);
   }
 
+  /// Saves `Base`.
   void save(torch::serialize::OutputArchive& archive) const override {
     base_.save(archive);
   }
+  /// Loads `Base`.
   void load(torch::serialize::InputArchive& archive) override {
     base_.load(archive);
   }

@@ -46,8 +46,8 @@ namespace ddp {
 template <typename Dataset, typename Sampler>
 class DataLoader {
  public:
-  using BatchType = typename Dataset::BatchType;
-  using BatchRequestType = typename Sampler::BatchRequestType;
+  using BatchType = typename Dataset::BatchType; ///< The dataset's.
+  using BatchRequestType = typename Sampler::BatchRequestType; ///< Likewise.
 
   /// Throws `c10::ValueError` if `batch_size` is 0 or negative, or `workers` is
   /// negative, and `c10::Error` if LibTorch does not have the device.
@@ -57,8 +57,9 @@ class DataLoader {
   /// `BatchType&`. An earlier iterator throws `c10::Error` when it is
   /// incremented.
   torch::data::Iterator<BatchType> begin();
-  torch::data::Iterator<BatchType> end();
+  torch::data::Iterator<BatchType> end(); ///< After an epoch's last batch.
 
+  /// As passed.
   const DataLoaderOptions& options() const {
     return options_;
   }
@@ -76,17 +77,21 @@ class DataLoader {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
   }
+  /// The epoch of `set_epoch`, or of the loaded state.
   template <typename S = Sampler>
   auto epoch() const -> decltype(std::declval<const S&>().epoch()) {
     return sampler_.epoch();
   }
+  /// The sampler's state after the batches that the loop has taken.
   torch::OrderedDict<std::string, at::Tensor> state_dict() const {
     return sampler_.state_dict();
   }
+  /// Continues from a state.
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state) {
     plan_state_dict(state)();
   }
+  /// Checks a state, and returns a function that loads it.
   template <typename State, typename S = Sampler>
   auto plan_state_dict(const State& state)
       -> decltype(std::declval<S&>().plan_state_dict(state)) {

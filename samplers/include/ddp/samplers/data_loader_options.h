@@ -14,6 +14,7 @@ namespace ddp {
 /// How a `DataLoader` loads. The first six are LibTorch's, with the same names.
 struct DataLoaderOptions {
   DataLoaderOptions() = default;
+  /// The defaults, and this number of samples in a batch.
   /* implicit */ DataLoaderOptions(size_t batch_size)
       : batch_size_(batch_size) {}
 

@@ -39,7 +39,7 @@ class DevicePrefetcher {
       "use the option device of ddp::DataLoaderOptions");
 
  public:
-  using BatchType = typename Loader::BatchType;
+  using BatchType = typename Loader::BatchType; ///< The loader's.
 
   /// Throws `c10::Error` if this LibTorch does not have the device. The loader
   /// must outlive the prefetcher.
@@ -57,6 +57,7 @@ class DevicePrefetcher {
         std::make_unique<Iterator>([this] { return next(); }));
   }
 
+  /// After the epoch's last batch.
   torch::data::Iterator<BatchType> end() {
     using Iterator = torch::data::detail::SentinelIterator<BatchType>;
     return torch::data::Iterator<BatchType>(std::make_unique<Iterator>());

@@ -56,6 +56,7 @@ class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// As for `DistributedSampler`.
   EvaluationSampler(size_t size, const ProcessGroup& group);
+  /// For a rank of so many, without a group.
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
 };
 

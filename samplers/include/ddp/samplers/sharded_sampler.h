@@ -43,7 +43,7 @@ class ProcessGroup;
 /// ```
 class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
-  using State = torch::OrderedDict<std::string, at::Tensor>;
+  using State = torch::OrderedDict<std::string, at::Tensor>; ///< By name.
 
   /// Sets the epoch, in all copies. The next `reset()`, as by a loader's
   /// `begin()`, draws the order: call `set_epoch` before each loop, or every
@@ -114,7 +114,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   void check_same(const ProcessGroup& group) const;
 
   // No move: a sampler that was passed to a loader still takes `set_epoch`.
-  ShardedSampler(const ShardedSampler&) = default;
+  ShardedSampler(const ShardedSampler&) = default; ///< Shares the epoch.
+  /// Shares the epoch.
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
