@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# ./dev docs builds the site, and refuses a public name without a comment, a link
+# to a page that is missing, and a link of a built page that leads nowhere.
+# Usage: site_test.sh SOURCE_FOLDER
+set -euo pipefail
+source=$1
+cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/ddp
+if ! command -v doxygen >/dev/null || [[ ! -e $cache/site/.complete ]]; then
+  echo 'skipped: ./dev docs was never run here, which installs doxygen and mkdocs'
+  exit 77
+fi
+work=$(mktemp -d -t ddp-site-XXXXXX)
+trap 'rm -rf -- "$work"' EXIT
+(cd -- "$source" && cp -r --parents dev ./*.md docs examples */include "$work")
+cd -- "$work"
+touch examples/CMakeLists.txt
+
+built() { ./dev docs >"$work/log" 2>&1; }
+fail() { echo "failed: $1"; cat "$work/log"; exit 1; }
+refused() { # WHAT TEXT
+  ! built || fail "$1 is built"
+  grep -qF -- "$2" "$work/log" || fail "$1 does not say '$2'"
+}
+
+built || fail 'the site is not built'
+for page in index install getting-started examples/index api/index; do
+  [[ -s build/site/$page.html ]] || fail "there is no $page.html"
+done
+grep -q '"title":"PowerSGDHook"' build/site/search/search_index.json ||
+  fail 'the search does not know a class'
+
+header=ddp/include/ddp/ddp.h
+cp -- $header saved
+echo 'namespace ddp { void unexplained(); }' >>$header
+refused 'a name without a comment' 'unexplained() (function) of namespace ddp is not'
+mv -- saved $header
+
+cp -- docs/data.md saved
+echo 'See [this](nowhere.md).' >>docs/data.md
+refused 'a link to no page' "'nowhere.md'"
+cp -- saved docs/data.md
+echo 'See [this](checkpoints.md#nowhere).' >>docs/data.md
+refused 'a link to no place' 'checkpoints.md#nowhere'
+cp -- saved docs/data.md
+
+echo '<a href="gone.html#x">gone</a>' >>build/site/data.html
+! python3 -B docs/site/check_links.py build/site >log || fail 'a dead link passes'
+grep -q 'data.html: there is no gone.html#x' log || fail 'no dead link is named'
