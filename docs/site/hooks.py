@@ -19,7 +19,7 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "conduct.md",
     "CHANGELOG.md": "changelog.md",
 }
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"(?:\[([\w/-]+\.md)\]|\])\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```.*?^```$)", re.M | re.S)
 # Code beside code: a table for GitHub, on the site two columns or, on a phone, one.
 BESIDE = {
@@ -48,6 +48,12 @@ def summary_of(source):
             break
         words.append(line[3:])
     return " ".join(words).split(" Run: ")[0].replace("|", "\\|")
+
+
+def title_of(path):
+    if not path.exists():
+        return path.name
+    return path.read_text().split("\n", 1)[0].removeprefix("# ")
 
 
 def list_of_examples(pages):
@@ -88,7 +94,7 @@ def on_page_markdown(markdown, page, config, files):
         here = ""
 
     def link(match):
-        target, hash_, anchor = match[1].partition("#")
+        target, hash_, anchor = match[2].partition("#")
         if not target or re.match(r"\w+:", target):
             return match[0]
         name = os.path.normpath(os.path.join(here, target))
@@ -100,7 +106,9 @@ def on_page_markdown(markdown, page, config, files):
         if to is None:
             to = name.removeprefix("docs/")
         to = os.path.relpath(to, os.path.dirname(uri) or ".")
-        return f"]({to}{hash_}{anchor})"
+        # A page by its title, not by its file's name.
+        text = f"[{title_of(ROOT / name)}]" if match[1] else "]"
+        return f"{text}({to}{hash_}{anchor})"
 
     parts = FENCE.split(markdown)
     for index, part in enumerate(parts):
