@@ -1,5 +1,6 @@
 # Finds LibTorch and defines `ddp::torch`, and `ddp::torch_cpu` without CUDA. Sets DDP_TORCH_PREFIX,
 # DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether ddp::torch includes CUDA),
+# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (where it is the wheel's),
 # DDP_CXX_STANDARD and DDP_BACKENDS.
 #
 # LibTorch's own TorchConfig.cmake stops with an error where a CUDA build of
@@ -56,13 +57,45 @@ else()
   string(REGEX MATCH "libcudart\\.so\\.([0-9]+)" _ddp_cudart "${_ddp_cudart}")
   set(_ddp_cuda_major "${CMAKE_MATCH_1}")
   find_package(CUDAToolkit QUIET)
+  # Some toolkits are little more than the compiler; the wheel brings the rest.
+  cmake_path(SET _ddp_wheels NORMALIZE "${DDP_TORCH_PREFIX}/../nvidia")
+  file(GLOB _ddp_folders "${CUDAToolkit_TARGET_DIR}/targets/*/include" "${_ddp_wheels}/*/include"
+    "${CUDAToolkit_TARGET_DIR}/include/cccl" "${_ddp_wheels}/*/include/cccl")
+  list(PREPEND _ddp_folders ${CUDAToolkit_INCLUDE_DIRS} "${CUDAToolkit_TARGET_DIR}/include")
   find_path(DDP_NCCL_INCLUDE_DIR nccl.h
-    PATHS "${DDP_TORCH_PREFIX}/../nvidia/nccl/include" NO_DEFAULT_PATH)
-  find_path(DDP_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  if(NOT CUDAToolkit_FOUND)
+    PATHS "${_ddp_wheels}/nccl/include" NO_DEFAULT_PATH)
+  find_path(DDP_NCCL_INCLUDE_DIR nccl.h HINTS ${_ddp_folders})
+  set(_ddp_missing "")
+  set(DDP_CUDA_INCLUDE_DIRS "")
+  # What <ATen/cuda/CUDAContext.h> includes.
+  foreach(_ddp_header cuda_runtime.h crt/host_defines.h cublas_v2.h cublasLt.h
+      cusolverDn.h cusparse.h nv/target)
+    list(APPEND _ddp_missing ${_ddp_header})
+    foreach(_ddp_folder ${_ddp_folders})
+      if(EXISTS "${_ddp_folder}/${_ddp_header}")
+        list(APPEND DDP_CUDA_INCLUDE_DIRS "${_ddp_folder}")
+        list(REMOVE_ITEM _ddp_missing ${_ddp_header})
+        break()
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES DDP_CUDA_INCLUDE_DIRS)
+  set(_ddp_cudart CUDA::cudart)
+  if(NOT TARGET CUDA::cudart)
+    file(GLOB _ddp_cudart "${_ddp_wheels}/*/lib/libcudart.so.${_ddp_cuda_major}")
+    if(_ddp_cudart)
+      cmake_path(GET _ddp_cudart PARENT_PATH DDP_CUDART_FOLDER)
+    else()
+      list(APPEND _ddp_missing "libcudart.so.${_ddp_cuda_major}")
+    endif()
+  endif()
+  list(JOIN _ddp_missing ", " _ddp_missing)
+  if(NOT CUDAToolkit_VERSION)
     set(_ddp_cuda_note "no CUDA toolkit was found; for GPUs install CUDA ${_ddp_cuda_major} and put nvcc on PATH")
   elseif(NOT CUDAToolkit_VERSION_MAJOR EQUAL _ddp_cuda_major)
     set(_ddp_cuda_note "the CUDA toolkit is ${CUDAToolkit_VERSION} and LibTorch was built for CUDA ${_ddp_cuda_major}; for GPUs install CUDA ${_ddp_cuda_major}, or point -DCUDAToolkit_ROOT at it")
+  elseif(_ddp_missing)
+    set(_ddp_cuda_note "neither the CUDA toolkit in ${CUDAToolkit_TARGET_DIR} nor LibTorch's wheel has ${_ddp_missing}; for GPUs install all of CUDA ${_ddp_cuda_major}")
   elseif(NOT DDP_NCCL_INCLUDE_DIR)
     set(_ddp_cuda_note "nccl.h was not found; for GPUs install libnccl-dev, or point -DDDP_NCCL_INCLUDE_DIR at its folder")
   else()
@@ -90,8 +123,13 @@ if(DDP_TORCH_CUDA)
   # it is loaded, so the linker must not drop it.
   target_link_libraries(ddp::torch INTERFACE
     -Wl,--no-as-needed "${DDP_TORCH_PREFIX}/lib/libtorch_cuda.so" -Wl,--as-needed
-    "${_ddp_c10_cuda}" CUDA::cudart)
-  target_include_directories(ddp::torch SYSTEM INTERFACE "${DDP_NCCL_INCLUDE_DIR}")
+    "${_ddp_c10_cuda}" ${_ddp_cudart})
+  set(_ddp_includes ${DDP_CUDA_INCLUDE_DIRS})
+  if(TARGET CUDA::cudart) # has these
+    list(REMOVE_ITEM _ddp_includes ${CUDAToolkit_INCLUDE_DIRS})
+  endif()
+  target_include_directories(ddp::torch SYSTEM INTERFACE
+    "${DDP_NCCL_INCLUDE_DIR}" ${_ddp_includes})
   string(APPEND DDP_BACKENDS ", nccl (CUDA ${CUDAToolkit_VERSION})")
 else()
   string(APPEND DDP_BACKENDS "; no nccl: ${_ddp_cuda_note}")

@@ -22,6 +22,9 @@ set(ddp_rest
   "shm_collectives\\.sums"
   "statistics\\.sizes")
 
+# A command that runs programs, such as compute-sanitizer with its options.
+separate_arguments(ddp_command UNIX_COMMAND "$ENV{DDP_TEST_COMMAND}")
+
 function(ddp_case program file tags name filter)
   if(NOT entries_of_${file}) # no such program: the test fails
     add_test("${file}_test.cpp has no entry in CMakeLists.txt" no_entry)
@@ -37,7 +40,7 @@ function(ddp_case program file tags name filter)
         list(APPEND labels rest)
       endif()
     endforeach()
-    add_test("${test}" "${program}" "${filter}")
+    add_test("${test}" ${ddp_command} "${program}" "${filter}")
     set_tests_properties("${test}" PROPERTIES
       LABELS "${labels}"
       TIMEOUT ${timeout_of_${entry}}

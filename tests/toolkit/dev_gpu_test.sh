@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# ./dev gpu-test says before it builds what is missing, and runs its stages.
+# Usage: dev_gpu_test.sh SOURCE_FOLDER
+set -euo pipefail
+source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
+
+# A CMake and a CTest that note what they are asked for.
+mkdir -p "$work/torch/share/cmake/Torch"
+touch "$work/torch/share/cmake/Torch/TorchConfig.cmake" \
+  "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake" "$work/backends"
+cat >"$work/bin/cmake" <<EOF
+#!/bin/sh
+[ "\$1" = --build ] && exec echo build >>"$work/log"
+mkdir -p build/release
+echo configure >>"$work/log"
+echo "-- ddp backends: \$(cat "$work/backends")"
+EOF
+cat >"$work/bin/ctest" <<EOF
+#!/bin/sh
+[ "\$1" != --help ] || exec echo '  -R <regex>, --tests-regex <regex>'
+echo "ctest \$* by '\${DDP_TEST_COMMAND%% *}" >>"$work/log"
+EOF
+chmod +x "$work/bin/cmake" "$work/bin/ctest"
+
+# On a machine that has a GPU and no nvcc.
+gpu_test() { # ARGUMENTS...
+  : >"$work/log"
+  (cd "$work/root" && PATH=$work/bin:$PATH CMAKE_PREFIX_PATH=$work/torch \
+    bash -c 'source ./dev; has_gpu() { true; }; find_nvcc() { true; }
+      setup_packages() { true; }; run_gpu_test "$@"' _ "$@") \
+    >"$work/output" 2>&1
+}
+
+echo 'gloo (CPU); no nccl: nccl.h was not found' >"$work/backends"
+for try in first second; do # where nothing has changed either
+  expect "without NCCL's header it fails" eval '! gpu_test --build'
+  expect 'it names the header' grep -q 'nccl.h was not found' "$work/output"
+  expect "at the $try try it looks, and builds nothing" \
+    test "$(<"$work/log")" = configure
+done
+
+echo 'gloo (CPU), nccl (CUDA 13.0.88)' >"$work/backends"
+expect 'it builds' gpu_test --build
+expect 'and runs nothing' test "$(<"$work/log")" = configure$'\n'build
+if ! command -v compute-sanitizer >/dev/null; then
+  expect 'without compute-sanitizer it fails' eval '! gpu_test --sanitize'
+  expect 'it names the packages' \
+    grep -q 'cuda-sanitizer-13-0.*nvidia-cuda-sanitizer-api' \
+    <(tr '\n' ' ' <"$work/output")
+  expect 'it builds nothing for that' test ! -s "$work/log"
+fi
+printf '#!/bin/sh\n' >"$work/bin/compute-sanitizer"
+chmod +x "$work/bin/compute-sanitizer"
+expect 'it runs tests under compute-sanitizer' gpu_test --sanitize -R '^gpu\.'
+expect 'these tests' grep -q -- '-R .gpu.* by .*/bin/compute-sanitizer' \
+  "$work/log"
