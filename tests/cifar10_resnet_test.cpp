@@ -60,6 +60,15 @@ std::string find(const std::string& text, const std::string& form) {
   return match(text, form)[0];
 }
 
+/// The bytes of the event files in `folder`.
+std::string events_of(const std::string& folder) {
+  std::string bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    bytes += read_text(entry.path());
+  }
+  return bytes;
+}
+
 /// Stops it soon. Returns what it said.
 std::string stop(const Command& command) {
   Process process(command);
@@ -83,6 +92,15 @@ FOLDER_TEST("each image is counted once, by however many ranks") {
     CHECK(find(output, "train loss .* of (\\d+) images right; ") == trained);
     CHECK(find(output, "test loss .* of (\\d+) images right\n") == "13");
     CHECK_THAT(output, Has("parameters: hash "));
+    const auto events = events_of(folder / std::to_string(ranks) + "/events");
+    for (const std::string tag :
+         {"train/loss",
+          "train/accuracy",
+          "train/learning_rate",
+          "test/loss",
+          "test/accuracy"}) {
+      CHECK_THAT(events, Has(tag));
+    }
   }
 }
 
