@@ -46,7 +46,8 @@ void Agent::decline() {
   NodeStateMachine& machine = rendezvous_.machine();
   const int code = job_.start_error->exit_code();
   const std::string text = own_name() + ": " + job_.start_error->what();
-  if (machine.membership().plan.epoch == 1) {
+  const Membership& log = machine.membership();
+  if (log.plan.epoch == log.first_epoch) {
     machine.end_job(code, text, now);
   } else {
     machine.leave(code, text, now);
@@ -123,7 +124,7 @@ void Agent::set_place(int index) {
     say_reason();
     say_what_starts(plan);
   }
-  number_ = plan.epoch - 1;
+  number_ = plan.epoch - rendezvous_.membership().first_epoch;
   output_.set_job(environment);
 }
 

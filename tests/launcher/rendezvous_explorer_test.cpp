@@ -239,7 +239,7 @@ struct Job {
     std::set<std::pair<int, std::string>> whole;
     for (const auto& node : nodes) {
       const Plan& plan = node->machine.membership().plan;
-      if (node->epoch == 0 || node->epoch != plan.epoch) {
+      if (node->epoch == 0 || node->epoch != plan.epoch || plan.nodes.empty()) {
         continue;
       }
       bool all = true;

@@ -18,7 +18,16 @@ void run_schedule(unsigned seed) {
   const int least = 1 + pick(most);
   auto with = settings(least, most, pick(4));
   with.etcd.resize(pick(2) == 0 ? 1 : 0);
-  SimulatedJob job(with, most - pick(2), seed);
+  with.loses_entries = true;
+  SimulatedJob job(with, 0, seed);
+  const bool wants_ranks = pick(3) == 0;
+  const auto add_node = [&] {
+    const bool serves = job.count() == 0 && !with.has_service();
+    job.add_node(serves, wants_ranks && pick(3) != 0 ? pick(most) : -1);
+  };
+  for (int i = most - pick(2); i > 0; --i) {
+    add_node();
+  }
   job.run_for(milliseconds(pick(15000)));
   // Calm ones see what follows from an event; hasty ones, what does in between.
   const int pace = pick(2) == 0 ? 25000 : 2500;
@@ -26,7 +35,7 @@ void run_schedule(unsigned seed) {
     const int node = pick(job.count());
     switch (pick(9)) {
       case 0:
-        job.add_node();
+        add_node();
         break;
       case 1:
         job.lives(node) ? job.leave(node) : (void)0;
@@ -65,12 +74,15 @@ void run_schedule(unsigned seed) {
   // Who still lives runs in one epoch, or is a spare, or waits for others.
   int lives = 0;
   int runs = 0;
-  int connected = 0;
+  int connected = 0; // of those that ask for one place only one
+  std::set<int> asked;
   for (int i = 0; i < job.count(); ++i) {
     lives += job.lives(i) ? 1 : 0;
     runs += job.lives(i) && job.node(i).epoch != 0 ? 1 : 0;
-    connected +=
-        job.lives(i) && job.node(i).machine->membership().nodes.size() > 0;
+    const auto& machine = *job.node(i).machine;
+    const int wanted = machine.self().wanted_rank;
+    connected += job.lives(i) && machine.membership().nodes.size() > 0 &&
+        (wanted < 0 || asked.insert(wanted).second);
   }
   CAPTURE(seed, least, most, lives, runs, job.faults(), job.history());
   REQUIRE(job.faults().empty());

@@ -68,14 +68,16 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   const auto say = [&](Entry::Type type, const char* from, int epoch) {
     log.apply(entry_of(type, from, epoch));
   };
+  int epoch = 0; // counted on, as the ranks of both may write checkpoints
   for (const char* node : {"a", "b"}) {
     say(Entry::Type::kJoin, node, 0);
     REQUIRE(log.phase == Membership::Phase::kGathering);
-    say(Entry::Type::kPlan, node, 1);
-    say(Entry::Type::kReady, node, 1);
-    say(Entry::Type::kStart, node, 1);
+    REQUIRE(log.first_epoch == ++epoch);
+    say(Entry::Type::kPlan, node, epoch);
+    say(Entry::Type::kReady, node, epoch);
+    say(Entry::Type::kStart, node, epoch);
     REQUIRE(log.phase == Membership::Phase::kRunning);
-    say(Entry::Type::kFinished, node, 1);
+    say(Entry::Type::kFinished, node, epoch);
     REQUIRE(log.phase == Membership::Phase::kEnded);
   }
 }

@@ -9,11 +9,22 @@ using ddp::NodeStateMachine;
 using std::chrono::milliseconds;
 using Kind = NodeStateMachine::Action::Kind;
 
-static constexpr milliseconds kBeat(1000);
+static constexpr int kLate = 6000; // milliseconds until an entry is there
+// What becomes of an entry, of each in so many.
+static constexpr int kFates = 400;
+static constexpr int kLostEntry = 0;
+static constexpr int kLostAnswer = 1;
+static constexpr int kWrittenTwice = 2;
+
+// Of an id that add_node() made, also of one that began anew.
+static int number_of(const std::string& id) {
+  return std::stoi(id.substr(2));
+}
 
 SimulatedNodes::SimulatedNodes(const SimulatedOptions& settings, unsigned seed)
     : settings_(settings),
       random_(seed),
+      saves_(seed),
       now_(std::chrono::hours(1)),
       endpoint_(settings.has_service() ? kServer : 0) {
   if (settings_.has_service()) {
@@ -25,14 +36,16 @@ SimulatedNodes::Duration SimulatedNodes::random_time(int least, int most) {
   return milliseconds(std::uniform_int_distribution<int>(least, most)(random_));
 }
 
-int SimulatedNodes::add_node(bool serves) {
+int SimulatedNodes::add_node(bool serves, int wanted_rank) {
   Node node;
+  auto options = settings_;
+  options.rank = wanted_rank;
   node.id = "id" + std::to_string(count());
   ddp::NodeInfo self;
   self.id = node.id;
   self.host = "n" + std::to_string(count());
   self.max_restarts = settings_.max_restarts;
-  node.machine = std::make_unique<NodeStateMachine>(settings_, self, now_);
+  node.machine = std::make_unique<NodeStateMachine>(options, self, now_);
   node.serves_next = serves;
   if (serves) {
     endpoint_ = count();
@@ -142,20 +155,8 @@ void SimulatedNodes::connect(int index) {
 }
 
 void SimulatedNodes::append(int index, const Entry& entry) {
-  const Node& node = nodes_[index];
-  Log& log = logs_[node.log];
-  if (entry.type == Entry::Type::kLost) {
-    const auto last = log.heard.find(entry.about);
-    // It may have come back a moment before this node last heard of anybody.
-    const Time heard_at = node.next_beat - kBeat;
-    const bool was_silent = heard_at - log.returned[entry.about] < 2 * kBeat;
-    if (last != log.heard.end() && !was_silent &&
-        now_ - last->second < settings_.node_timeout - 2 * kBeat) {
-      faults_ += entry.about + " was said to be lost, but is heard\n";
-    }
-  }
   note(index, "writes " + entry_text(entry));
-  log.entries.push_back(entry);
+  logs_[nodes_[index].log].entries.push_back(entry);
 }
 
 void SimulatedNodes::write(int index) {
@@ -163,9 +164,27 @@ void SimulatedNodes::write(int index) {
   while (node.log >= 0 && !node.outbox.empty() &&
          node.outbox.front().first <= now_ &&
          reaches(index, logs_[node.log].host)) {
-    append(index, node.outbox.front().second);
+    const int fate =
+        settings_.loses_entries ? static_cast<int>(random_() % kFates) : kFates;
+    if (fate != kLostEntry) {
+      append(index, node.outbox.front().second);
+    }
+    if (fate == kWrittenTwice) {
+      append(index, node.outbox.front().second);
+    }
     node.outbox.pop_front();
+    if (fate == kLostEntry || fate == kLostAnswer) {
+      lose_log(index, "no answer");
+    }
   }
+}
+
+void SimulatedNodes::lose_log(int index, const std::string& why) {
+  Node& node = nodes_[index];
+  note(index, "loses log " + std::to_string(node.log) + ": " + why);
+  node.log = -1;
+  node.outbox.clear();
+  node.machine->log_lost(why, now_);
 }
 
 void SimulatedNodes::read(int index) {
@@ -178,17 +197,17 @@ void SimulatedNodes::read(int index) {
     return;
   }
   if (!logs_[log].is_open) {
-    note(index, "loses log " + std::to_string(log));
-    node.log = -1;
-    node.outbox.clear();
-    node.machine->log_lost("connection closed", now_);
+    lose_log(index, "connection closed");
     return;
   }
   while (node.exit_code == -1 && node.log == log &&
          node.read < logs_[log].entries.size() && random_() % 4 != 0) {
     const Entry entry = logs_[log].entries[node.read++];
-    node.machine->entry(entry, now_);
-    act(index);
+    if (entry.sequence > node.sequences[entry.from]) {
+      node.sequences[entry.from] = entry.sequence;
+      node.machine->entry(entry, now_);
+      act(index);
+    }
   }
 }
 
@@ -229,9 +248,13 @@ void SimulatedNodes::act(int index) {
   for (const NodeStateMachine::Action& action : node.machine->take_actions()) {
     switch (action.kind) {
       case Kind::kPost: {
+        check_posted(index, action.entry);
         const Time last = node.outbox.empty() ? now_ : node.outbox.back().first;
+        const bool is_late = settings_.loses_entries && random_() % 32 == 0;
+        const int latest = is_late ? kLate : 200;
         node.outbox.emplace_back(
-            std::max(last, now_ + random_time(0, 200)), action.entry);
+            std::max(last, now_ + random_time(0, latest)), action.entry);
+        node.outbox.back().second.sequence = ++node.written;
         break;
       }
       case Kind::kOpenStore:
@@ -243,6 +266,8 @@ void SimulatedNodes::act(int index) {
         }
         node.epoch = node.machine->membership().plan.epoch;
         node.ran_log = node.log;
+        node.index = action.index;
+        node.taken = -1;
         note(index, "runs epoch " + std::to_string(node.epoch));
         break;
       case Kind::kStop:
@@ -254,10 +279,12 @@ void SimulatedNodes::act(int index) {
       case Kind::kBeginAnew: {
         ddp::NodeInfo self = node.machine->self();
         self.id += "n";
-        node.machine =
-            std::make_unique<NodeStateMachine>(settings_, self, now_);
+        auto options = settings_;
+        options.rank = self.wanted_rank;
+        node.machine = std::make_unique<NodeStateMachine>(options, self, now_);
         node.log = -1;
         node.outbox.clear();
+        node.sequences.clear();
         node.has_connected = false;
         note(index, "looks for a log");
         break;
@@ -290,31 +317,6 @@ void SimulatedNodes::step(int index) {
   act(index);
 }
 
-// At most one plan has all of its nodes running. A node that was suspended
-// needs some time to notice.
-void SimulatedNodes::check() {
-  std::set<std::tuple<int, int, std::string>> running;
-  for (const Node& each : nodes_) {
-    if (each.epoch == 0) {
-      continue;
-    }
-    const ddp::Plan& plan = each.machine->membership().plan;
-    const bool all =
-        each.epoch == plan.epoch &&
-        std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {
-          const Node& other = nodes_[std::stoul(in.id.substr(2))];
-          return other.epoch == each.epoch && other.ran_log == each.ran_log &&
-              now_ > other.suspended_until + settings_.node_timeout;
-        });
-    if (all) {
-      running.insert({each.ran_log, each.epoch, plan.nodes.front().id});
-    }
-  }
-  if (running.size() > 1) {
-    faults_ += "two parts of the job run at the same time\n";
-  }
-}
-
 bool SimulatedNodes::run_for(Duration time) {
   const Time end = now_ + time;
   while (now_ < end && faults_.empty()) {
@@ -327,9 +329,107 @@ bool SimulatedNodes::run_for(Duration time) {
         step(each);
       }
     }
+    for (int i = 0; i < count(); ++i) {
+      save(i);
+    }
     check();
   }
   return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& each) {
     return each.exit_code == -1;
   });
+}
+
+// What one posts may be read late, but is true when it is posted.
+void SimulatedNodes::check_posted(int index, const Entry& entry) {
+  const Node& node = nodes_[index];
+  if (entry.type != Entry::Type::kLost || node.log < 0) {
+    return;
+  }
+  Log& log = logs_[node.log];
+  const auto last = log.heard.find(entry.about);
+  // It may have come back a moment before this node last heard of anybody.
+  const Time heard_at = node.next_beat - kBeat;
+  const bool was_silent = heard_at - log.returned[entry.about] < 2 * kBeat;
+  if (last != log.heard.end() && !was_silent &&
+      now_ - last->second < settings_.node_timeout - 2 * kBeat) {
+    faults_ += entry.about + " was said to be lost, but is heard\n";
+  }
+}
+
+// Whether the ranks there can write checkpoints, by CheckpointFolder::take().
+bool SimulatedNodes::may_save(int index) const {
+  const Node& node = nodes_[index];
+  const auto [log, epoch] = saved_;
+  const bool is_later = log == node.ran_log && epoch > node.epoch;
+  const bool is_another = node.taken >= 0 && log != node.taken;
+  return node.epoch != 0 && node.index == 0 && !is_later && !is_another;
+}
+
+// Some time after their start, and then again and again.
+void SimulatedNodes::save(int index) {
+  if (saves_() % 4 == 0 && may_save(index)) {
+    nodes_[index].taken = nodes_[index].ran_log;
+    saved_ = {nodes_[index].ran_log, nodes_[index].epoch};
+  }
+}
+
+// One all of whose nodes run.
+void SimulatedNodes::check_plan(const Node& node) {
+  const auto& plan = node.machine->membership().plan;
+  const auto& nodes = plan.nodes;
+  const int size = static_cast<int>(nodes.size());
+  const bool fits =
+      std::all_of(nodes.begin(), nodes.end(), [&](const auto& each) {
+        return each.wanted_rank < size;
+      });
+  for (const auto& each : nodes) {
+    if (fits && each.wanted_rank >= 0 &&
+        plan.index_of(each.id) != each.wanted_rank) {
+      faults_ += each.id + " does not have its --node-rank\n";
+    }
+  }
+  if (!may_save(number_of(nodes.front().id))) {
+    faults_ += "the ranks of a whole job cannot save\n";
+  }
+  for (const Node& other : nodes_) {
+    if (other.epoch != 0 && other.epoch != node.epoch &&
+        node.machine->membership().has(other.machine->self().id)) {
+      faults_ += other.id + " has ranks of another epoch than the job\n";
+    }
+  }
+}
+
+// At most one plan has all of its nodes running, but for ranks that are asked
+// to stop; and ranks of one epoch alone can save. A node that was suspended
+// needs some time to notice.
+void SimulatedNodes::check() {
+  std::set<std::tuple<int, int, std::string>> running;
+  int savers = 0;
+  for (int i = 0; i < count(); ++i) {
+    const Node& each = nodes_[i];
+    savers += may_save(i) && each.taken >= 0 ? 1 : 0;
+    if (each.epoch == 0) {
+      continue;
+    }
+    const ddp::Plan& plan = each.machine->membership().plan;
+    const bool all =
+        each.epoch == plan.epoch && !plan.nodes.empty() &&
+        std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {
+          const Node& other = nodes_[number_of(in.id)];
+          return other.epoch == each.epoch && other.ran_log == each.ran_log &&
+              !other.stops_at &&
+              now_ > other.suspended_until + settings_.node_timeout;
+        });
+    if (all &&
+        running.insert({each.ran_log, each.epoch, plan.nodes.front().id})
+            .second) {
+      check_plan(each);
+    }
+  }
+  if (running.size() > 1) {
+    faults_ += "two parts of the job run at the same time\n";
+  }
+  if (savers > 1) {
+    faults_ += "ranks of two epochs can save\n";
+  }
 }

@@ -10,8 +10,11 @@
 
 #include <launcher/rendezvous/log/node_state_machine.h>
 
+constexpr std::chrono::milliseconds kBeat(1000);
+
 struct SimulatedOptions : ddp::NodeOptions {
   int max_restarts = 0;
+  bool loses_entries = false; // or has them late or twice
 };
 
 /// A job of several nodes without processes, sockets or clocks: Members, the
@@ -36,24 +39,29 @@ class SimulatedNodes {
     bool has_connected = false;
     bool serves_next = false;
     std::deque<std::pair<Time, ddp::Entry>> outbox;
+    int64_t written = 0; // the sequence of its last entry
+    std::map<std::string, int64_t> sequences; // read, by writer
     Time next_beat;
     int ran_log = -1; // the plan of the running ranks
     int epoch = 0; // whose ranks run; 0 for none
+    int index = 0; // its place in that plan
     std::optional<Time> stops_at; // the ranks are being stopped
     std::optional<Time> opens_at; // the ranks' store
     Time suspended_until;
+    // Whose checkpoints rank 0 took over, which is here: its log; -1 before.
+    int taken = -1;
   };
 
   SimulatedNodes(const SimulatedOptions& settings, unsigned seed);
 
   /// A new agent, which looks for a log at the endpoint, or serves one there.
-  int add_node(bool serves = false);
+  int add_node(bool serves = false, int wanted_rank = -1);
   /// The agent and all of its ranks are gone at once.
   void crash(int node);
   void leave(int node);
   void fail_rank(int node, bool is_consequence = false);
   void finish_ranks(int node);
-  /// Nothing happens there for that long, as when a machine is suspended.
+  /// Its agent stands still for that long. Its ranks go on.
   void suspend(int node, Duration time);
   /// By Ctrl-C: with exit code 130.
   void end_job(int node);
@@ -87,7 +95,7 @@ class SimulatedNodes {
   struct Log {
     int host = kServer;
     bool is_open = true;
-    std::vector<ddp::Entry> entries;
+    std::vector<ddp::Entry> entries; // some twice
     std::map<std::string, int64_t> beats;
     std::map<std::string, Time> heard;
     std::map<std::string, Time> returned; // after a long silence
@@ -101,17 +109,24 @@ class SimulatedNodes {
   void resolve_ranks(int node);
   void act(int node);
   void append(int node, const ddp::Entry& entry);
+  void check_posted(int node, const ddp::Entry& entry);
+  void lose_log(int node, const std::string& why);
   bool reaches(int a, int b) const;
   void go(int node, int code, const std::string& text);
+  bool may_save(int node) const;
+  void save(int node);
+  void check_plan(const Node& node);
   void check();
   void note(int node, const std::string& what);
 
   SimulatedOptions settings_;
   std::mt19937 random_;
+  std::mt19937 saves_; // when ranks do
   Time now_;
   std::vector<Node> nodes_;
   std::vector<Log> logs_;
   int endpoint_; // who served there last
+  std::pair<int, int> saved_{-1, 0}; // the checkpoints' log and epoch
   std::set<std::pair<int, int>> cut_;
   std::string faults_;
   std::string history_;

@@ -4,9 +4,13 @@
 #include <utility>
 
 namespace ddp {
+
+// Its ranks may still be there: they save nothing once a later epoch did.
 Membership Membership::after_job() const {
   Membership fresh(outlives_jobs_);
   fresh.lost_ = lost_;
+  fresh.plan.epoch = plan.epoch;
+  fresh.first_epoch = plan.epoch + 1;
   return fresh;
 }
 

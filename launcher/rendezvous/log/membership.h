@@ -66,6 +66,8 @@ class Membership {
   std::vector<NodeInfo> nodes;
   /// The last plan; without nodes before the first plan.
   Plan plan;
+  /// The job's first epoch: an etcd's log counts on from job to job.
+  int first_epoch = 1;
   /// Where the ranks of the epoch meet, from kRunning on.
   std::string address;
   int port = 0;

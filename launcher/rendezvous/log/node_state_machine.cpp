@@ -102,8 +102,8 @@ void NodeStateMachine::entry(const Entry& entry, Time now) {
   if (had_job && log_.plan.nodes.empty() && log_.has(self_.id)) {
     calm_until_ = now + options_.node_timeout / 2;
   }
-  if (entry.type == Type::kJoin && log_.has(entry.from) &&
-      entry.from == self_.id) {
+  if (entry.type == Type::kJoin && log_.has(self_.id) &&
+      entry.from == self_.id && state_ == State::kJoined) {
     check_fit(now);
   }
   if (entry.type == Type::kJoin) {
