@@ -238,7 +238,9 @@ RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
   const auto sum = [](const Tensor& x) { return x.sum(); };
   REQUIRE_THAT(
       error(sum, torch::ones({2}), options),
-      Has(from_1 + "ranks 0 and 1: the output is of shape []"));
+      Has(from_1 +
+          "ranks 0 and 1: the output has "
+          "shape []"));
   auto nowhere = options;
   nowhere.destination(7);
   net->seen.clear();

@@ -79,7 +79,7 @@ std::vector<Case> cases() {
        with_names("ab", "ba"), // of equal shapes
        {"on rank 1, parameter 0 is b Float [2]",
         "on rank 0, it is a Float [2]",
-        "parameter 1 a"}},
+        "parameter 1 is a"}},
       {0, // rank 0 too may be the odd one
        with_names("ab", "a"),
        {"parameter 1", "b Float [2]", "none", "on rank 1, "}},
