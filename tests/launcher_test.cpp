@@ -28,13 +28,6 @@ bool has(const Texts& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
-bool has_name(const Texts& environment, const std::string& name) {
-  return std::any_of(
-      environment.begin(), environment.end(), [&](const std::string& each) {
-        return each.rfind(name + "=", 0) == 0;
-      });
-}
-
 std::string read_all(Pipe pipe) {
   pipe.write_end.reset();
   std::string text;
@@ -95,59 +88,6 @@ TEST_CASE("pieces of different lines never mix", "[unit]") {
   }
   CHECK(read_all(std::move(out)) == "[0] ab\n[1] other\n[0] c\n");
   CHECK(read_all(std::move(err)) == "[1] error\n");
-}
-
-TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
-  const char* const inherited[] = {
-      "PATH=/bin",
-      "RANK=7",
-      "WORLD_SIZE=9",
-      "DDP_HEARTBEAT_FD=5",
-      "DDP_TTY=1",
-      "TORCHELASTIC_ERROR_FILE=/x",
-      "EMPTY=",
-      "MINE=no",
-      "OMPI_COMM_WORLD_RANK=3",
-      "SLURM_PROCID=3",
-      "SLURM_JOB_ID=17",
-      nullptr};
-  JobEnvironment job;
-  job.world_size = 2;
-  job.local_world_size = 2;
-  job.master_addr = "127.0.0.1";
-  job.run_id = "id";
-  job.restarts = 3;
-  job.extra = {{"MINE", "yes"}};
-  const auto environment_of = [&](int rank) {
-    RankEnvironment own;
-    own.local_rank = rank;
-    return worker_environment(rank_variables(job, own), inherited);
-  };
-  const Texts first = environment_of(0);
-  CHECK(has(first, "RANK=0"));
-  CHECK(has(first, "WORLD_SIZE=2"));
-  CHECK(has(first, "TORCHELASTIC_RESTART_COUNT=3"));
-  CHECK(has(first, "PATH=/bin"));
-  CHECK(has(first, "EMPTY="));
-  CHECK(has(first, "MINE=yes"));
-  CHECK(has(first, "SLURM_JOB_ID=17"));
-  CHECK_FALSE(has(first, "MINE=no"));
-  CHECK_FALSE(has(first, "RANK=7"));
-  for (const char* name :
-       {"DDP_TTY",
-        "DDP_HEARTBEAT_FD",
-        "TORCHELASTIC_ERROR_FILE",
-        "OMPI_COMM_WORLD_RANK",
-        "SLURM_PROCID",
-        "OMP_NUM_THREADS",
-        "CUDA_VISIBLE_DEVICES"}) {
-    CAPTURE(name);
-    CHECK_FALSE(has_name(first, name));
-  }
-  job.at_terminal = true;
-  CHECK(has(environment_of(0), "DDP_TTY=1"));
-  CHECK(has(environment_of(1), "LOCAL_RANK=1"));
-  CHECK_FALSE(has_name(environment_of(1), "DDP_TTY"));
 }
 
 TEST_CASE("ranks see the GPUs that were chosen", "[unit]") {

@@ -41,17 +41,32 @@ TEST_CASE("each rank gets torchrun's environment", "[start]") {
       {"TORCHELASTIC_RESTART_COUNT", {{"0"}}},
       {"TORCHELASTIC_MAX_RESTARTS", {{"0"}}},
       {"TORCHELASTIC_USE_AGENT_STORE", {{"True"}}},
-      {"DDP_TTY", {}}};
+      {"DDP_TTY", {}},
+      {"OMPI_COMM_WORLD_RANK", {}},
+      {"SLURM_PROCID", {}},
+      {"SLURM_JOB_ID", {{"17"}}},
+      {"EMPTY", {{""}}},
+      {"MINE", {{"yes"}}}};
   std::string names = " MASTER_PORT TORCHELASTIC_RUN_ID";
   for (const auto& [name, wanted] : expected) {
     names += " " + name;
   }
+  JobSetup outer{
+      {{"RANK", "77"},
+       {"WORLD_SIZE", "78"},
+       {"MASTER_PORT", "1"},
+       {"DDP_TTY", "1"},
+       {"OMPI_COMM_WORLD_RANK", "3"},
+       {"SLURM_PROCID", "3"},
+       {"SLURM_JOB_ID", "17"},
+       {"MINE", "no"},
+       {"TORCHELASTIC_ERROR_FILE", "/x"}}};
+  outer.before_exec = [] { setenv("EMPTY", "", 1); };
   LaunchedJob job(
-      words("--nproc-per-node " + n + " WORKER environment" + names),
-      {{{"RANK", "77"},
-        {"WORLD_SIZE", "78"},
-        {"MASTER_PORT", "1"},
-        {"DDP_TTY", "1"}}});
+      words(
+          "--standalone --env MINE=yes --nproc-per-node " + n +
+          " WORKER environment TORCHELASTIC_ERROR_FILE" + names),
+      outer);
   CHECK(job.wait() == 0);
   for (const auto& [name, wanted] : expected) {
     CAPTURE(name);
@@ -62,6 +77,7 @@ TEST_CASE("each rank gets torchrun's environment", "[start]") {
   CHECK(std::stoi(ports.begin()->front()) > 1023);
   CHECK(values(job, "TORCHELASTIC_RUN_ID").size() == 1);
   CHECK(count_of(job.out(), "DDP_TTY is unset") == ranks);
+  CHECK(count_of(job.out(), "ERROR_FILE=/x\n") == 0);
 }
 
 TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
@@ -85,7 +101,7 @@ TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
 }
 
 TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
-  JobSetup setup;
+  JobSetup setup{{{"DDP_HEARTBEAT_FD", "5"}}};
   setup.before_exec = [] { // what a careless parent leaves open
     static_cast<void>(open("/dev/zero", O_RDONLY));
   };
