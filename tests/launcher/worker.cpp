@@ -192,17 +192,13 @@ void say_where(int) {
 }
 
 // beat RANK STEPS: all take that many steps, 20 ms apart; then that rank does
-// something else while the others wait for it. A negative number of steps:
-// that rank does not join.
+// something else while the others wait for it.
 int beat(const Arguments& arguments) {
   const bool different = my_rank() == std::stoi(arguments.at(0));
   const int steps = std::stoi(arguments.at(1));
   std::signal(SIGABRT, say_where);
   ddp::HeartbeatPage* page = attach_heartbeat();
   page->version = ddp::HeartbeatPage::kVersion;
-  if (steps < 0 && different) {
-    wait_for_ever();
-  }
   page->joined = 1;
   for (int i = 1; i <= steps; ++i) {
     sleep_for("20");
