@@ -1,7 +1,6 @@
 // What command lines mean.
 #include <tests/support/catch_plain.h>
 
-#include <common/processors.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace ddp::test::options_test {
@@ -194,18 +193,6 @@ TEST_CASE("placement options mean what they say", "[unit]") {
   CHECK(parse({"--numa-binding", "share", "x"}).binding == Binding::kShare);
 }
 
-TEST_CASE("failure options mean what they say", "[unit]") {
-  using std::chrono::milliseconds;
-  const LaunchOptions options =
-      parse(words("--max-restarts 3 --master-port 29500 "
-                  "--hang-timeout 600 --report r.json --dry-run x"));
-  CHECK(options.max_restarts == 3);
-  CHECK(options.hang_timeout == milliseconds(600000));
-  CHECK(options.report == "r.json");
-  CHECK(options.dry_run);
-  CHECK(options.notes.empty());
-}
-
 TEST_CASE("the kind of program follows from the options", "[unit]") {
   CHECK(parse({"-m", "x"}).kind == ProgramKind::kModule);
   CHECK(parse({"--no-python", "x"}).kind == ProgramKind::kExecutable);
@@ -275,12 +262,6 @@ TEST_CASE("a number of ranks that the program gets is noted", "[unit]") {
   }
   const auto nested = "--nproc-per-node 2 ./train --nproc-per-node 3";
   CHECK(parse(words(nested)).notes.empty());
-}
-
-TEST_CASE("ranks can follow the CPUs", "[unit]") {
-  CHECK(
-      parse({"--nproc-per-node", "cpu", "x"}).nproc_per_node ==
-      available_cpus());
 }
 
 TEST_CASE("options of torchrun 2.11 are known", "[unit]") {

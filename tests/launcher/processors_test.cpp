@@ -91,6 +91,7 @@ TEST_CASE("ranks follow what is there", "[unit]") {
   CHECK(count("auto", "") == available_cpus(path));
   CHECK_THROWS_AS(count("gpu", ""), LaunchError);
   CHECK(count("5", std::nullopt) == 5);
+  CHECK(count("cpu", "2,0") == available_cpus(path));
   CHECK_THROWS_AS(count("xpu", std::nullopt), LaunchError);
 }
 

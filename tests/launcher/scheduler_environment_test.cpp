@@ -84,10 +84,7 @@ TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
   CHECK_THAT(
       verdict(with(uneven, {{"SLURM_NODEID", "2"}})),
       Has("one of 5 tasks, and"));
-}
-
-TEST_CASE("a node where mpirun itself is has no task", "[unit]") {
-  CHECK_THAT(
+  CHECK_THAT( // the node of mpirun itself has none
       verdict(with(kOpenMpi, {{"OMPI_MCA_orte_num_nodes", "2"}})),
       Has("one of 2 tasks on this node"));
 }
