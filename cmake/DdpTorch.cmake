@@ -1,17 +1,8 @@
-# Finds LibTorch and defines `ddp::torch`, and `ddp::torch_cpu` without CUDA. Sets DDP_TORCH_PREFIX,
-# DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether ddp::torch includes CUDA),
-# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (where it is the wheel's),
-# DDP_CXX_STANDARD and DDP_BACKENDS.
-#
-# LibTorch's own TorchConfig.cmake stops with an error where a CUDA build of
-# LibTorch meets a machine without a CUDA toolkit, or with another one. This
-# module reads the same folder but links torch_cpu and c10 alone there, which
-# is all that training on CPUs needs. A project that has called
-# find_package(Torch) before keeps its own targets.
-
-if(TARGET ddp::torch)
-  return()
-endif()
+# Finds LibTorch's folder and refuses what ddp cannot use. Sets DDP_TORCH_PREFIX,
+# DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether programs are linked with CUDA),
+# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (if it is the wheel's),
+# DDP_CXX_STANDARD and DDP_BACKENDS. The build and the installed package include
+# it; DDP_TORCH_HINT is where the latter looks besides.
 
 if(Torch_DIR)
   cmake_path(ABSOLUTE_PATH Torch_DIR NORMALIZE OUTPUT_VARIABLE _ddp_torch_dir)
@@ -19,6 +10,7 @@ else()
   string(REPLACE ":" ";" _ddp_env_prefixes "$ENV{CMAKE_PREFIX_PATH}")
   find_path(DDP_TORCH_CONFIG_DIR TorchConfig.cmake
     PATHS $ENV{Torch_DIR} ${CMAKE_PREFIX_PATH} ${_ddp_env_prefixes}
+      ${DDP_TORCH_HINT}
     PATH_SUFFIXES share/cmake/Torch)
   set(_ddp_torch_dir "${DDP_TORCH_CONFIG_DIR}")
 endif()
@@ -34,6 +26,40 @@ string(REGEX REPLACE "/$" "" DDP_TORCH_PREFIX "${DDP_TORCH_PREFIX}")
 file(STRINGS "${_ddp_torch_dir}/TorchConfigVersion.cmake" _ddp_version_line
   REGEX "set\\(PACKAGE_VERSION ")
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" DDP_TORCH_VERSION "${_ddp_version_line}")
+
+# Older packages of LibTorch for Linux have the ABI of GCC 4.
+file(STRINGS "${_ddp_torch_dir}/TorchConfig.cmake" _ddp_old_abi
+  REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+if(_ddp_old_abi)
+  message(FATAL_ERROR
+    "ddp: the LibTorch in ${DDP_TORCH_PREFIX} has the pre-C++11 ABI. Take the "
+    "download that is named cxx11-abi, or LibTorch 2.9 or later.")
+endif()
+set(_ddp_definitions "${_ddp_torch_dir}/../Caffe2/Caffe2Targets.cmake")
+if(EXISTS "${_ddp_definitions}")
+  file(STRINGS "${_ddp_definitions}" _ddp_with_gloo REGEX "USE_C10D_GLOO")
+  if(NOT _ddp_with_gloo)
+    message(FATAL_ERROR
+      "ddp: the LibTorch in ${DDP_TORCH_PREFIX} was built without distributed "
+      "support (gloo). Take LibTorch's download or wheel, or build it with "
+      "USE_DISTRIBUTED=1 and USE_GLOO=1.")
+  endif()
+endif()
+# LibTorch carries gloo and not its headers. Those that ddp is built with may be
+# of another gloo: in LibTorch's classes there are only pointers to gloo's.
+set(_ddp_gloo_header
+  "${DDP_TORCH_PREFIX}/include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp")
+if(EXISTS "${_ddp_gloo_header}")
+  file(STRINGS "${_ddp_gloo_header}" _ddp_gloo_members
+    REGEX "^ *(const )?(::)?gloo::[A-Za-z_:]+ +[A-Za-z_]+ *(;|=|{)")
+  if(_ddp_gloo_members)
+    message(FATAL_ERROR
+      "ddp: c10d::ProcessGroupGloo of LibTorch ${DDP_TORCH_VERSION} holds "
+      "objects of gloo's (${_ddp_gloo_members}), whose layout may not be that "
+      "of the headers of gloo that ddp has. Take a version in README.md.")
+  endif()
+endif()
+
 set(DDP_CXX_STANDARD cxx_std_17)
 if(DDP_TORCH_VERSION VERSION_GREATER_EQUAL 2.13) # its headers ask for C++20
   set(DDP_CXX_STANDARD cxx_std_20)
@@ -103,33 +129,8 @@ else()
   endif()
 endif()
 
-# What every program needs, and all that one needs that computes nothing.
-add_library(ddp::torch_cpu INTERFACE IMPORTED GLOBAL)
-target_include_directories(ddp::torch_cpu SYSTEM INTERFACE
-  "${DDP_TORCH_PREFIX}/include"
-  "${DDP_TORCH_PREFIX}/include/torch/csrc/api/include")
-target_link_directories(ddp::torch_cpu INTERFACE "${DDP_TORCH_PREFIX}/lib")
-find_package(Threads REQUIRED)
-target_link_libraries(ddp::torch_cpu INTERFACE
-  "${DDP_TORCH_PREFIX}/lib/libtorch_cpu.so" "${DDP_TORCH_PREFIX}/lib/libc10.so"
-  Threads::Threads)
-
-add_library(ddp::torch INTERFACE IMPORTED GLOBAL)
-target_link_libraries(ddp::torch INTERFACE ddp::torch_cpu)
-
 set(DDP_BACKENDS "gloo (CPU)")
 if(DDP_TORCH_CUDA)
-  # Nothing in a program names a symbol of torch_cuda; it registers itself when
-  # it is loaded, so the linker must not drop it.
-  target_link_libraries(ddp::torch INTERFACE
-    -Wl,--no-as-needed "${DDP_TORCH_PREFIX}/lib/libtorch_cuda.so" -Wl,--as-needed
-    "${_ddp_c10_cuda}" ${_ddp_cudart})
-  set(_ddp_includes ${DDP_CUDA_INCLUDE_DIRS})
-  if(TARGET CUDA::cudart) # has these
-    list(REMOVE_ITEM _ddp_includes ${CUDAToolkit_INCLUDE_DIRS})
-  endif()
-  target_include_directories(ddp::torch SYSTEM INTERFACE
-    "${DDP_NCCL_INCLUDE_DIR}" ${_ddp_includes})
   string(APPEND DDP_BACKENDS ", nccl (CUDA ${CUDAToolkit_VERSION})")
 else()
   string(APPEND DDP_BACKENDS "; no nccl: ${_ddp_cuda_note}")

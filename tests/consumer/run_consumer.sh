@@ -12,10 +12,20 @@ trap 'rm -rf -- "$work"' EXIT
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv -- "$work/first" "$work/prefix"
 
-if grep -rIlF -e "$build" "$work/prefix"; then
-  echo "the installed files above name the build folder $build"
+# Only the link leads to LibTorch. (Programs name sources in messages.)
+if grep -rIlF -e "$build" -e "${torch%/share/cmake/Torch}" "$work/prefix"; then
+  echo "the files above name the build folder $build or that of LibTorch"
   exit 1
 fi
+find "$work/prefix" -type f \( -name '*.so*' -o -executable \) -print0 |
+  while IFS= read -r -d '' file; do
+    ! readelf -d "$file" | sed -n 's/.*PATH).*\[\(.*\)\]/:\1/p' |
+      grep ':[^$]' ||
+      { echo "$file looks for libraries at the place above"; exit 1; }
+  done
+library=$(find "$work/prefix" -name libddp.so)
+[[ $(readlink "$library") == libddp.so.0.1 ]] ||
+  { echo 'the soname is not that of the minor version'; exit 1; }
 
 CMAKE_PREFIX_PATH=$work/prefix cmake -S "$source" -B "$work/build" -G Ninja
 cmake --build "$work/build"
@@ -43,6 +53,16 @@ done
 if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then
   echo 'the program passed with a world size that it does not have'
   exit 1
+fi
+
+# Projects without CMake.
+if command -v pkg-config >/dev/null; then
+  flags=$(PKG_CONFIG_PATH=${library%/*}/pkgconfig \
+    pkg-config --cflags --libs ddp)
+  # The folder's name has spaces, which pkg-config escapes.
+  eval "c++ -o \"\$work/by_pkg_config\" \"\$source/main.cpp\" $flags \
+    \"-Wl,-rpath,\${library%/*}\""
+  "$work/by_pkg_config" 1 "$work/model.safetensors"
 fi
 
 for fetch in OFF ON; do

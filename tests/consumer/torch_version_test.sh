@@ -1,64 +1,120 @@
 #!/usr/bin/env bash
 # An installed ddp takes the minor version of LibTorch that it was built
-# against, and no other. Nothing is built: LibTorch is a folder with a version.
+# against, with LibTorch's own targets and flags, and refuses in one line what it
+# cannot use. Nothing is built: LibTorch is a folder with a version.
 # Usage: torch_version_test.sh SOURCE_FOLDER
 set -euo pipefail
 source=$1
 work=$(mktemp -d -t ddp-version-XXXXXX)
 trap 'rm -rf -- "$work"' EXIT
+package=$work/prefix/lib/cmake/ddp
+c10d=include/torch/csrc/distributed/c10d
 
-make_torch() { # VERSION; prints its Torch_DIR
-  local folder=$work/torch-$1/share/cmake/Torch
-  mkdir -p "$folder" "$work/torch-$1/include/torch/csrc/api/include"
-  touch "$folder/TorchConfig.cmake"
-  printf 'set(PACKAGE_VERSION "%s")\n' "$1" >"$folder/TorchConfigVersion.cmake"
-  echo "$folder"
+make_torch() { # VERSION; sets `torch`
+  torch=$work/torch-$1
+  rm -rf -- "$torch"
+  mkdir -p "$torch/share/cmake/Torch" "$torch/share/cmake/Caffe2" \
+    "$torch/include/torch/csrc/api/include" "$torch/$c10d" "$torch/lib"
+  cat >"$torch/share/cmake/Torch/TorchConfig.cmake" <<EOF
+set(TORCH_LIBRARIES own_torch)
+set(TORCH_CXX_FLAGS "-DFLAG_OF_LIBTORCH -DANOTHER")
+EOF
+  echo 'USE_DISTRIBUTED;USE_C10D_GLOO' \
+    >"$torch/share/cmake/Caffe2/Caffe2Targets.cmake"
+  echo '  std::vector<std::shared_ptr<::gloo::Context>> contexts_;' \
+    >"$torch/$c10d/ProcessGroupGloo.hpp"
+  printf 'set(PACKAGE_VERSION "%s")\n' "$1" \
+    >"$torch/share/cmake/Torch/TorchConfigVersion.cmake"
 }
 
-mkdir -p "$work/maker" "$work/user" "$work/package"
-cat >"$work/maker/CMakeLists.txt" <<EOF
+make_package() { # WITH_CUDA
+  mkdir -p "$work/maker" "$package"
+  cat >"$work/maker/CMakeLists.txt" <<EOF
 cmake_minimum_required(VERSION 3.25)
 project(maker LANGUAGES NONE)
 include(CMakePackageConfigHelpers)
 set(DDP_TORCH_VERSION 2.11.0)
-set(DDP_TORCH_CUDA OFF)
+set(DDP_TORCH_CUDA $1)
+set(CMAKE_INSTALL_LIBDIR lib)
+set(CMAKE_INSTALL_PREFIX "$work/prefix")
 configure_package_config_file("$source/cmake/ddpConfig.cmake.in"
-  "$work/package/ddpConfig.cmake" INSTALL_DESTINATION lib/cmake/ddp)
+  "$package/ddpConfig.cmake" INSTALL_DESTINATION lib/cmake/ddp
+  PATH_VARS CMAKE_INSTALL_LIBDIR)
 EOF
-cmake -S "$work/maker" -B "$work/maker/build" >/dev/null
-cp -- "$source/cmake/DdpTorch.cmake" "$work/package"
-touch "$work/package/ddpTargets.cmake"
-cat >"$work/user/CMakeLists.txt" <<EOF
+  cmake -S "$work/maker" -B "$work/maker/build" >/dev/null
+}
+
+make_package OFF
+cp -- "$source"/cmake/DdpTorch*.cmake "$package"
+touch "$package/ddpTargets.cmake"
+mkdir -p "$work/user"
+cat >"$work/user/CMakeLists.txt" <<'EOF'
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
-find_package(ddp REQUIRED)
+find_package(ddp REQUIRED COMPONENTS ${components})
+get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)
+get_target_property(flags ddp::torch INTERFACE_COMPILE_OPTIONS)
+message(STATUS "targets: ${libraries}, flags: ${flags}")
 EOF
 
-configure() { # TORCH_VERSION
+configure() { # CMAKE_ARGUMENT...; sets `output`, and is true if that succeeds
+  local code=0
   rm -rf -- "$work/build"
-  cmake -S "$work/user" -B "$work/build" -G Ninja \
-    -Dddp_DIR="$work/package" -DTorch_DIR="$(make_torch "$1")" 2>&1
+  output=$(cmake -S "$work/user" -B "$work/build" -G Ninja \
+    -Dddp_DIR="$package" "$@" 2>&1) || code=$?
+  output=$(tr -s ' \n' ' ' <<<"$output")
+  return "$code"
+}
+
+fail() { echo "$output" && echo "$*" && exit 1; }
+
+says() { # TEXT...
+  local expected
+  for expected; do
+    [[ $output == *"$expected"* ]] || fail "it does not say: $expected"
+  done
+}
+
+refuses() { # WHAT TEXT...
+  ! configure -DTorch_DIR="$torch/share/cmake/Torch" ||
+    fail "$1 was taken by a ddp built against 2.11.0"
+  says "${@:2}"
 }
 
 for version in 2.11.0 2.11.3; do
-  output=$(configure "$version") || {
-    echo "$output"
-    echo "LibTorch $version was refused by a ddp built against 2.11.0"
-    exit 1
-  }
+  make_torch "$version"
+  configure -DTorch_DIR="$torch/share/cmake/Torch" ||
+    fail "LibTorch $version was refused by a ddp built against 2.11.0"
+  says 'targets: own_torch, flags: -DFLAG_OF_LIBTORCH;-DANOTHER'
 done
 for version in 2.10.0 2.12.0 2.1.0 3.11.0; do
-  if output=$(configure "$version"); then
-    echo "LibTorch $version was taken by a ddp built against 2.11.0"
-    exit 1
-  fi
-  output=$(tr -s ' \n' ' ' <<<"$output")
-  for expected in 'built against LibTorch 2.11.0' "LibTorch $version was found" \
-    'Torch_DIR'; do
-    [[ $output == *"$expected"* ]] || {
-      echo "$output"
-      echo "the error does not say: $expected"
-      exit 1
-    }
-  done
+  make_torch "$version"
+  refuses "LibTorch $version" 'built against LibTorch 2.11.0' \
+    "LibTorch $version was found" 'Torch_DIR'
 done
+
+make_torch 2.11.0
+mkdir "$work/prefix/lib/ddp"
+ln -s ../../../torch-2.11.0 "$work/prefix/lib/ddp/torch"
+configure || fail 'the LibTorch that the link leads to was not found'
+! configure -Dcomponents=mpi || fail 'a component that is not there was found'
+says 'no ddp::mpi in this package. Install libddp-mpi'
+
+echo 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")' \
+  >>"$torch/share/cmake/Torch/TorchConfig.cmake"
+refuses 'the old ABI' 'has the pre-C++11 ABI' 'cxx11-abi, or LibTorch 2.9'
+
+make_torch 2.11.0
+echo >"$torch/share/cmake/Caffe2/Caffe2Targets.cmake"
+refuses 'a LibTorch without gloo' 'built without distributed support' \
+  'USE_DISTRIBUTED=1'
+
+make_torch 2.11.0
+echo '  ::gloo::Context context_;' >"$torch/$c10d/ProcessGroupGloo.hpp"
+refuses 'a LibTorch with objects of gloo' 'whose layout may not be that' \
+  README.md
+
+make_torch 2.11.0
+make_package ON
+refuses 'a LibTorch without CUDA' 'was built with CUDA' 'has none' \
+  'build and install ddp against this one'

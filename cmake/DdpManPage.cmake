@@ -1,0 +1,17 @@
+# ddp_man_page(<program> <description>): writes <program>.1.gz of --help, and
+# installs it.
+find_program(DDP_HELP2MAN help2man)
+function(ddp_man_page program description)
+  if(NOT DDP_HELP2MAN OR DDP_SANITIZER)
+    return()
+  endif()
+  set(page ${CMAKE_CURRENT_BINARY_DIR}/${program}.1)
+  add_custom_command(TARGET ${program} POST_BUILD
+    COMMAND ${DDP_HELP2MAN} --no-info --name ${description} --output ${page}
+            $<TARGET_FILE:${program}>
+    COMMAND gzip -9nf ${page}
+    BYPRODUCTS ${page}.gz VERBATIM
+    COMMENT "Writing the manual page of ${program}")
+  install(FILES ${page}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+    COMPONENT programs)
+endfunction()
