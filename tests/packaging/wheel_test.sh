@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The wheel of ddprun starts Python's DDP from a clean virtual environment, whose
+# torch serves the store. Skips without a network or a Python that has torch.
+# Usage: wheel_test.sh SOURCE_FOLDER
+set -euo pipefail
+source=$1 here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+skip() { echo "skipped: $*" && exit 77; }
+fail() { cat -- "$work/log" && echo "$*" && exit 1; }
+torch=$("${DDP_PYTHON:-python3}" -c \
+  'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))') ||
+  skip 'DDP_PYTHON names no Python that has torch'
+work=$(mktemp -d -t ddp-wheel-XXXXXX)
+trap 'rm -rf -- "$work"' EXIT
+
+"$source/dev" wheel "$work/made" >"$work/log" 2>&1 || {
+  cat -- "$work/log"
+  grep -q 'pip.*failed\|downloading.*failed' "$work/log" &&
+    skip 'the tools that make wheels cannot be downloaded'
+  exit 1
+}
+wheel=$(echo "$work"/made/ddprun-*.whl)
+[[ $wheel == *-py3-none-manylinux_*.whl ]] ||
+  fail "$wheel does not name the glibc that it needs"
+(($(stat -c %s -- "$wheel") < 3000000)) || fail "$wheel has more than 3 MB"
+
+"$DDP_PYTHON" -m venv "$work/venv"
+pip=("$work/venv/bin/pip" --disable-pip-version-check -q)
+! "${pip[@]}" install --no-index --no-deps --target "$work/musl" \
+  --platform musllinux_1_2_x86_64 --only-binary :all: "$wheel" 2>"$work/log" ||
+  fail 'the wheel was taken for musl'
+grep -q 'is not a supported wheel on this platform' "$work/log" ||
+  fail 'pip does not say that musl is not supported'
+"${pip[@]}" install --no-index "$wheel"
+run() { # ARGUMENT...
+  PATH=$work/venv/bin:/usr/bin:/bin OMP_NUM_THREADS=1 \
+    timeout 120 "$work/venv/bin/ddprun" "$@" >"$work/log" 2>&1
+}
+
+# Nothing of it is LibTorch's, nor looked for there.
+! readelf -d "$work/venv/bin/ddprun" | grep -E 'torch|c10|stdc|PATH' ||
+  fail 'ddprun is linked with more than the C library'
+! run --nproc-per-node 1 "$here/waiter.sh" ||
+  fail 'a store was served without torch'
+grep -q 'cannot serve the store by .*install torch' "$work/log" ||
+  fail 'it does not say that torch is missing'
+
+echo "$torch" >"$(echo "$work"/venv/lib/python3*/site-packages)/torch.pth"
+run --nproc-per-node 2 "$here/train.py" || fail 'training failed'
+[[ $(grep -c 'of 2: the same weights$' "$work/log") == 2 ]] ||
+  fail 'the ranks did not train together'
+# Each attempt needs a store that outlives its ranks.
+run --nproc-per-node 2 --max-restarts 1 "$here/train.py" --fail-once ||
+  fail 'the second attempt failed'
+! run --nnodes 2 --node-rank 0 --rdzv-endpoint 127.0.0.1:29571 \
+  "$here/train.py" || fail 'one of two nodes trained'
+grep -q 'this ddprun of a wheel starts the ranks of one node' "$work/log" ||
+  fail 'it does not say that it is for one node'
