@@ -42,8 +42,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   /// the arguments (see `visit_tensors`) there. A copy replaces an argument
   /// with a tensor elsewhere and lives until forward returns. Other arguments
   /// are passed unchanged. Throws `c10::ValueError` if an argument cannot be
-  /// copied, or is not moved and is on a device that the module is not on.
-  /// Exceptions of the module pass through.
+  /// copied, or remains on a device without the module; passes on exceptions.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     forward_state_.begin();
@@ -120,15 +119,13 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 ///     ddp::DistributedDataParallel<Net> model(net, group);
 ///
 /// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. It is not
-/// cloned, and needs no `clone()`. Construction is collective; for `forward`
-/// see its comment. `Reducer` documents the averaging, the comparisons and the
-/// errors.
+/// cloned. Construction is collective; for `forward` see its comment. `Reducer`
+/// documents the averaging, the comparisons and the errors.
 template <typename Net>
 class DistributedDataParallel
     : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {
  public:
-  /// The module that this holder has.
-  using Impl = DistributedDataParallelImpl<Net>;
+  using Impl = DistributedDataParallelImpl<Net>; ///< The module it holds.
 
   /// Wraps a module. Collective.
   [[nodiscard]] DistributedDataParallel(
@@ -138,7 +135,7 @@ class DistributedDataParallel
       : torch::nn::ModuleHolder<Impl>(
             std::make_shared<Impl>(std::move(net), group, options)) {}
 
-  /// Wraps the module that a holder has. Collective.
+  /// Wraps the module in a holder. Collective.
   template <
       typename Holder,
       typename =

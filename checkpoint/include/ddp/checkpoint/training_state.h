@@ -32,14 +32,14 @@ class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
   TrainingState& add(const std::string& name, torch::nn::Module& module);
-  /// The module that a pointer has.
+  /// The module that a pointer points to.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
       const std::shared_ptr<Module>& module) {
     return add(name, static_cast<torch::nn::Module&>(*module));
   }
-  /// The module that a holder has.
+  /// The module in a holder.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
