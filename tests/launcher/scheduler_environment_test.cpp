@@ -287,7 +287,7 @@ TEST_CASE("options win over the scheduler", "[unit]") {
   CHECK_THAT(
       usage_error_of(
           {"--nnodes=2", "./train"}, with(kSlurmNode, {{"SLURM_NODEID", "2"}})),
-      Has("node 2 of srun's") && Has("--nnodes"));
+      Has("node 2 of srun,") && Has("--nnodes"));
 }
 
 TEST_CASE("tasks that are not one per node are no nodes", "[unit]") {
