@@ -2,16 +2,18 @@
 # installs it.
 find_program(DDP_HELP2MAN help2man)
 function(ddp_man_page program description)
-  if(NOT DDP_HELP2MAN OR DDP_SANITIZER)
+  if(NOT DDP_HELP2MAN OR DDP_SANITIZER OR CMAKE_CROSSCOMPILING)
     return()
   endif()
-  set(page ${CMAKE_CURRENT_BINARY_DIR}/${program}.1)
+  set(page ${program}.1)
+  # help2man does not quote the program's path, which may have spaces.
   add_custom_command(TARGET ${program} POST_BUILD
     COMMAND ${DDP_HELP2MAN} --no-info --name ${description} --output ${page}
-            $<TARGET_FILE:${program}>
+            ./$<TARGET_FILE_NAME:${program}>
     COMMAND gzip -9nf ${page}
-    BYPRODUCTS ${page}.gz VERBATIM
+    WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
+    BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/${page}.gz VERBATIM
     COMMENT "Writing the manual page of ${program}")
-  install(FILES ${page}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
-    COMPONENT programs)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${page}.gz
+    DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
 endfunction()

@@ -1,5 +1,6 @@
 #include <checkpoint/module_copies.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/module_state.h>
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
