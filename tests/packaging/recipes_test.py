@@ -32,9 +32,9 @@ def check_portfile(portfile):
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "port.cmake"
         script.write_text("".join(
-            [f"set(CURRENT_PACKAGES_DIR {folder}/packages)\n"]
+            [f"set(CURRENT_PACKAGES_DIR [[{folder}/packages]])\n"]
             + [f"function({name})\nendfunction()\n" for name in helpers]
-            + [f"include({portfile.resolve()})\n"]))
+            + [f"include([[{portfile.resolve()}]])\n"]))
         subprocess.run(["cmake", "-P", script], check=True)
 
 
