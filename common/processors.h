@@ -4,11 +4,6 @@
 
 namespace ddp {
 
-/// How many CPUs the control groups of this process (cgroup v2's cpu.max, v1's
-/// cpu.cfs_quota_us) let it keep busy; infinity if they set no limit. System
-/// files are read under `root`.
-double cpu_quota(const std::string& root = "/");
-
 /// How many CPUs this process may use, at least 1: those that sched_getaffinity
 /// reports, limited by the quota of its control groups. System files are read
 /// under `root`.

@@ -1,43 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include <sys/types.h>
 
+#include <common/error_file.h>
 #include <common/processes/rank_state.h>
 
 namespace ddp {
-
-/// The report of a rank in the file that TORCHELASTIC_ERROR_FILE names. ddp
-/// writes it for uncaught exceptions and crashes, Python's
-/// `torch.distributed.elastic` for exceptions of functions under `record`.
-struct ErrorFile {
-  std::string message;
-  /// The stack trace, one frame per line; may be empty.
-  std::string stack;
-  /// When it was written, in nanoseconds since the epoch.
-  int64_t time_ns = 0;
-  /// Whether the rank reports another rank's failure as the reason.
-  bool is_consequence = false;
-  /// The number of reductions that the rank had completed, and its current or
-  /// last activity, if ddp wrote the file.
-  std::optional<int64_t> step;
-  std::string activity;
-};
-
-/// Reads an error file. Returns nothing if the file is missing, larger than 1
-/// MiB, or in another format. Frames of `program` are named (see symbols.h),
-/// and C++ names in the stack are demangled.
-std::optional<ErrorFile> read_error_file(
-    const std::string& path,
-    const std::string& program = "");
-
-/// Whether `text` is an error that libraries (gloo, NCCL, c10d's store, MPI,
-/// sockets) report when another process has ended.
-bool tells_of_another(const std::string& text);
 
 /// What is known about the end of a rank of an attempt.
 struct RankEnd {

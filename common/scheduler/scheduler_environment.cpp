@@ -6,66 +6,10 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/launcher_names.h>
-#include <common/text.h>
+#include <common/scheduler/slurm_tasks.h>
 
 namespace ddp {
 namespace {
-
-using Texts = std::vector<std::string>;
-
-// "008", "009" and "010" for "008-010".
-Texts numbers_of(const std::string& range, size_t most) {
-  const size_t dash = range.find('-');
-  if (dash == std::string::npos) {
-    return {range};
-  }
-  int64_t first = 0;
-  int64_t last = -1;
-  std::from_chars(range.data(), range.data() + dash, first);
-  std::from_chars(range.data() + dash + 1, range.data() + range.size(), last);
-  Texts numbers;
-  for (int64_t i = first; i <= last && numbers.size() < most; ++i) {
-    const std::string digits = std::to_string(i);
-    numbers.push_back(
-        std::string(dash - std::min(dash, digits.size()), '0') + digits);
-  }
-  return numbers;
-}
-
-// What one entry of a list, such as "rack[1-2]n[3,5]", stands for.
-Texts expand(const std::string& entry, size_t most) {
-  const size_t open = entry.find('[');
-  const size_t close = entry.find(']', open);
-  if (open == std::string::npos || close == std::string::npos) {
-    return {entry};
-  }
-  const Texts ends = expand(entry.substr(close + 1), most);
-  Texts hosts;
-  for (const std::string& range :
-       split_list(entry.substr(open + 1, close - open - 1))) {
-    for (const std::string& number : numbers_of(range, most)) {
-      for (const std::string& end : ends) {
-        hosts.push_back(entry.substr(0, open) + number + end);
-      }
-    }
-  }
-  return hosts;
-}
-
-// At the commas that are in no brackets.
-Texts entries_of(const std::string& list) {
-  Texts entries{""};
-  int depth = 0;
-  for (char each : list) {
-    depth += each == '[' ? 1 : each == ']' ? -1 : 0;
-    if (each == ',' && depth == 0) {
-      entries.emplace_back();
-    } else {
-      entries.back() += each;
-    }
-  }
-  return entries;
-}
 
 using Kind = SchedulerEnvironment::Kind;
 
@@ -194,56 +138,6 @@ bool begins_with(const std::string& text, const std::string& beginning) {
 }
 
 } // namespace
-
-bool is_slurm_step(const std::string& step_id) {
-  // Slurm gives the highest numbers to what is no step.
-  constexpr int64_t first_special = 4294967280;
-  int64_t id = -1;
-  std::from_chars(step_id.data(), step_id.data() + step_id.size(), id);
-  return id >= 0 && id < first_special;
-}
-
-int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
-  for (const std::string& entry : split_list(tasks_per_node)) {
-    int tasks = 0;
-    const char* end = entry.data() + entry.size();
-    const char* at = std::from_chars(entry.data(), end, tasks).ptr;
-    int nodes = 1;
-    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
-      std::from_chars(at + 2, end, nodes);
-    }
-    if (node < nodes) {
-      return tasks;
-    }
-    node -= nodes;
-  }
-  return 0;
-}
-
-std::vector<std::string> slurm_hosts(const std::string& list, size_t most) {
-  Texts hosts;
-  for (const std::string& entry : entries_of(list)) {
-    for (std::string& host : expand(entry, most)) {
-      if (hosts.size() < most && !host.empty()) {
-        hosts.push_back(std::move(host));
-      }
-    }
-  }
-  return hosts;
-}
-
-std::string first_slurm_host(const std::string& list) {
-  const Texts hosts = slurm_hosts(list, 1);
-  return hosts.empty() ? "" : hosts.front();
-}
-
-int slurm_port(int64_t job, int64_t step) {
-  // Above the ports that Linux gives to connections (32768 to 60999).
-  constexpr int64_t first = 61440;
-  constexpr int64_t ports = 4096;
-  return static_cast<int>(
-      first + (job * kSlurmPorts + step) % (ports - kSlurmPorts));
-}
 
 std::optional<SchedulerEnvironment> detect_scheduler(
     const EnvironmentLookup& lookup) {

@@ -1,6 +1,6 @@
 #include <ddp/environment/environment.h>
 
-#include <common/scheduler/scheduler_environment.h>
+#include <common/scheduler/slurm_tasks.h>
 #include <common/seconds.h>
 #include <ddp/environment/launch_source.h>
 #include <ddp/internal/check.h>

@@ -1,11 +1,8 @@
-// What the agent does to the ranks, also where they live on while nodes come
-// and go.
+// What the agent does to the ranks.
 #include <launcher/agent/agent.h>
 
-#include <algorithm>
 #include <csignal>
 #include <string>
-#include <utility>
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -21,11 +18,6 @@ constexpr std::chrono::seconds kNoticeTime(1);
 // What the kernel needs to end a process that was killed, unless a driver or a
 // file system holds it.
 constexpr std::chrono::seconds kKillTime(10);
-
-// Ranks that pause wake nobody: that is seen after so long.
-constexpr std::chrono::milliseconds kLookTime(5);
-// For the step that a rank is in, where others may be gone.
-constexpr std::chrono::milliseconds kStepTime(1000);
 
 } // namespace
 
@@ -104,73 +96,6 @@ void Agent::watch_ranks(Time now) {
     say_who_waits(callers, gone);
     told_waits_ = true;
   }
-}
-
-// Whether a next group is likely, and all ranks can live until then.
-bool Agent::may_pause() const {
-  const Membership& log = rendezvous_.membership();
-  const NodeOptions& nodes = job_.options.nodes;
-  const bool may_change =
-      nodes.least < nodes.most || job_.options.max_restarts > 0;
-  const bool ends = end_requests_ > 0 || !may_change ||
-      log.cause == Membership::Cause::kEnd || log.has_failed();
-  return !ends && !supervisor_->stopping() &&
-      supervisor_->alive().size() == attempt_->ranks.size() &&
-      attempt_->can_pause();
-}
-
-// Asks the ranks to leave their group. False where they have to be stopped.
-bool Agent::begin_pause(Time now) {
-  if (!may_pause()) {
-    return false;
-  }
-  // Where nobody is lost, all can finish their step.
-  const Membership& log = rendezvous_.membership();
-  const bool complete = log.cause == Membership::Cause::kNodes &&
-      log.survivors().size() == log.plan.nodes.size();
-  const std::chrono::milliseconds patience = complete
-      ? std::max(job_.options.grace / 2, kStepTime)
-      : std::min(job_.options.grace / 2, kStepTime);
-  attempt_->ask_to_pause(patience);
-  pause_deadline_ = now + job_.options.grace;
-  next_pause_look_ = now;
-  return true;
-}
-
-void Agent::watch_pause(Time now) {
-  next_pause_look_.reset();
-  if (supervisor_->stopping() || !supervisor_->running()) {
-    return; // a rank failed, or the job ends
-  }
-  if (!may_pause() || now >= pause_deadline_) {
-    send(supervisor_->stop_with_others(now));
-  } else if (attempt_->is_paused()) {
-    paused_ = true;
-  } else {
-    next_pause_look_ = now + kLookTime;
-  }
-}
-
-// The ranks go on in the next plan.
-void Agent::end_pause(Listener listener) {
-  paused_ = false;
-  told_ = false;
-  detail_.clear();
-  progress_ = ProgressWatch();
-  attempt_->go_on(std::move(listener));
-}
-
-// They are of no more use.
-void Agent::end_paused_ranks() {
-  if (!paused_) {
-    return;
-  }
-  send(supervisor_->stop_with_others(Clock::now()));
-  while (supervisor_->running()) {
-    wait_for_events();
-  }
-  end_attempt();
-  paused_ = false;
 }
 
 } // namespace ddp

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <common/scheduler/scheduler_environment.h>
+#include <common/scheduler/slurm_tasks.h>
 #include <common/text.h>
 #include <launcher/cli/options/option_values.h>
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <common/text.h>
-
 #include <functional>
 #include <string>
 #include <string_view>
@@ -21,38 +19,10 @@ class LineSplitter {
   using Emit = std::function<void(std::string_view text, bool ends_line)>;
 
   /// Calls `emit` for each line that `bytes` completes; keeps the rest.
-  void feed(std::string_view bytes, const Emit& emit) {
-    while (!bytes.empty()) {
-      const size_t newline = bytes.find('\n');
-      std::string_view line = bytes.substr(0, newline);
-      for (size_t stop; (stop = line.find('\r')) != std::string_view::npos;) {
-        take(line.substr(0, stop), emit);
-        start_over();
-        line.remove_prefix(stop + 1);
-      }
-      const bool whole = newline != std::string_view::npos && line_.empty() &&
-          !line.empty() && line.size() <= kMaxPiece;
-      if (whole) { // without a copy: nearly every line
-        emit(line, true);
-        progress_.clear();
-        mid_line_ = false;
-      } else {
-        take(line, emit);
-        if (newline == std::string_view::npos) {
-          return;
-        }
-        end_line(emit);
-      }
-      bytes.remove_prefix(newline + 1);
-    }
-  }
+  void feed(std::string_view bytes, const Emit& emit);
 
   /// The stream has ended: emits the rest as a line.
-  void finish(const Emit& emit) {
-    if (mid_line_ || !unfinished().empty()) {
-      end_line(emit);
-    }
-  }
+  void finish(const Emit& emit);
 
   /// The current line so far; may be empty.
   const std::string& unfinished() const {
@@ -65,43 +35,9 @@ class LineSplitter {
   }
 
  private:
-  /// The largest cut <= limit that does not fall inside a UTF-8 character;
-  /// bytes that are no UTF-8 are cut anywhere.
-  static size_t character_boundary(std::string_view text, size_t limit) {
-    for (size_t cut = limit; cut + 4 > limit; --cut) {
-      if (starts_character(text[cut])) {
-        return cut;
-      }
-    }
-    return limit;
-  }
-
-  void take(std::string_view text, const Emit& emit) {
-    line_ += text;
-    size_t done = 0;
-    while (line_.size() - done > kMaxPiece) {
-      const std::string_view rest = std::string_view(line_).substr(done);
-      const size_t cut = character_boundary(rest, kMaxPiece);
-      emit(rest.substr(0, cut), false);
-      mid_line_ = true;
-      done += cut;
-    }
-    line_.erase(0, done);
-  }
-
-  void start_over() {
-    if (!line_.empty()) {
-      progress_.swap(line_);
-      line_.clear();
-    }
-  }
-
-  void end_line(const Emit& emit) {
-    emit(unfinished(), true); // "\r\n" also ends a line
-    line_.clear();
-    progress_.clear();
-    mid_line_ = false;
-  }
+  void take(std::string_view text, const Emit& emit);
+  void start_over();
+  void end_line(const Emit& emit);
 
   std::string line_;
   std::string progress_;

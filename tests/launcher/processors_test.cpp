@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <cerrno>
 
+#include <common/cpu_quota.h>
 #include <common/processors.h>
 #include <common/text.h>
 #include <launcher/affinity/cpu_binding.h>

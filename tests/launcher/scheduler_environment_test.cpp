@@ -2,6 +2,7 @@
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/scheduler_environment.h>
+#include <common/scheduler/slurm_tasks.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace ddp::test::scheduler_environment_test {

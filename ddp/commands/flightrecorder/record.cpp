@@ -1,0 +1,103 @@
+#include <ddp/commands/flightrecorder/record.h>
+
+#include <ddp/commands/json_files.h>
+
+#include <algorithm>
+
+namespace ddp::command {
+namespace {
+
+using nlohmann::json;
+
+/// Without what would control a terminal.
+std::string text_of(const json& object, const char* name) {
+  auto text = object.at(name).get<std::string>();
+  std::replace_if(
+      text.begin(),
+      text.end(),
+      [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return (byte < 0x20 && c != '\n') || byte >= 0x7f;
+      },
+      '?');
+  return text;
+}
+
+Collective collective_of(const json& object) {
+  Collective result;
+  result.group = text_of(object, "group");
+  result.backend = text_of(object, "backend");
+  result.rank = object.at("rank").get<int64_t>();
+  result.size = object.at("size").get<int64_t>();
+  result.sequence = object.at("sequence").get<int64_t>();
+  result.operation = text_of(object, "operation");
+  result.arguments = text_of(object, "arguments");
+  result.tensors = text_of(object, "tensors");
+  result.alike = object.at("alike").get<bool>();
+  result.activity = text_of(object, "activity");
+  result.state = text_of(object, "state");
+  result.began_ns = object.at("began_ns").get<int64_t>();
+  return result;
+}
+
+Record record_of(const std::string& path, const json& object) {
+  if (object.at("ddp_flight_record") != 1) {
+    throw std::runtime_error("it is of another version of ddp");
+  }
+  Record record;
+  record.path = path;
+  record.rank = object.at("rank").get<int64_t>();
+  record.size = object.at("size").get<int64_t>();
+  record.host = text_of(object, "host");
+  record.reason = text_of(object, "reason");
+  record.time_ns = object.at("time_ns").get<int64_t>();
+  for (const auto& each : object.at("collectives")) {
+    record.collectives.push_back(collective_of(each));
+  }
+  return record;
+}
+
+void check_job(const std::vector<Record>& records) {
+  for (size_t i = 1; i < records.size(); ++i) {
+    const auto& one = records[i - 1];
+    const auto& other = records[i];
+    if (one.size != other.size || one.rank == other.rank) {
+      throw std::runtime_error(
+          one.path + " and " + other.path +
+          " are of different jobs: one is of rank " + std::to_string(one.rank) +
+          " of " + std::to_string(one.size) + ", the other of rank " +
+          std::to_string(other.rank) + " of " + std::to_string(other.size));
+    }
+  }
+}
+
+} // namespace
+
+std::string Collective::text() const {
+  auto text = operation;
+  text += arguments.empty() ? "" : "(" + arguments + ")";
+  return text + (tensors.empty() ? "" : " of " + tensors);
+}
+
+std::string Collective::signature() const {
+  return operation + "(" + arguments + ")" + (alike ? tensors : "");
+}
+
+std::vector<Record> read_records(const std::vector<std::string>& paths) {
+  std::vector<Record> records;
+  read_json_files(
+      paths,
+      R"(.*\.json)",
+      "flight record",
+      [&](const std::string& path, const json& content) {
+        records.push_back(record_of(path, content));
+      });
+  std::sort(
+      records.begin(), records.end(), [](const Record& a, const Record& b) {
+        return a.rank < b.rank;
+      });
+  check_job(records);
+  return records;
+}
+
+} // namespace ddp::command

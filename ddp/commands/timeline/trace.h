@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ddp/commands/timeline/rank_timeline.h>
+
+#include <ostream>
+
+namespace ddp::command {
+
+/// Writes a trace for Perfetto and chrome://tracing: a process for each rank,
+/// with tracks for computation, communication and waits. Source: the Trace
+/// Event Format, as an array of events; times are microseconds from the first
+/// on.
+void write_trace(std::ostream& out, const std::vector<RankTimeline>& timelines);
+
+} // namespace ddp::command

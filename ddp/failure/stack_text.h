@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace ddp::debug {
+
+/// The calling thread's stack, one line per frame, without the frames between
+/// the caller of a collective and the debug mode.
+std::string stack_text();
+
+} // namespace ddp::debug

@@ -1,0 +1,99 @@
+#include <ddp/init/unreachable_hosts.h>
+
+#include <ddp/backends/gloo.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/network_interface.h>
+#include <ddp/support/detached_task.h>
+
+#include <unistd.h>
+
+#include <set>
+#include <sstream>
+
+namespace ddp::detail {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPeerTime{1000};
+constexpr milliseconds kLookupTime{3500};
+constexpr int kMaxSilent = 3;
+
+std::string key(int64_t rank) {
+  return "address/" + std::to_string(rank);
+}
+
+/// The ranks that are on hosts of their own, seen from this one's: one of each.
+std::vector<int64_t> ranks_elsewhere(const ProcessGroupImpl& group) {
+  std::vector<int64_t> ranks;
+  std::set<std::string> known{group.hosts[group.rank]};
+  for (int64_t r = 0; r < group.size; ++r) {
+    if (known.insert(group.hosts[r]).second) {
+      ranks.push_back(r);
+    }
+  }
+  return ranks;
+}
+
+std::string ask_hosts(
+    c10d::Store& store,
+    const std::vector<int64_t>& ranks,
+    int64_t size) {
+  std::ostringstream text;
+  int silent = 0;
+  for (const auto rank : ranks) {
+    if (silent == kMaxSilent || !store.check({key(rank)})) {
+      continue;
+    }
+    const auto bytes = store.get(key(rank));
+    std::istringstream place(std::string(bytes.begin(), bytes.end()));
+    std::string address;
+    int64_t port = 0;
+    place >> address >> port;
+    if (!answers(address, port, kPeerTime)) {
+      ++silent;
+      text << "; the host of rank " << rank << " of " << size << " at "
+           << address << " does not answer at port " << port;
+    }
+  }
+  return text.str();
+}
+
+} // namespace
+
+void publish_address(const ProcessGroupImpl& group) {
+  if (group.on_one_host()) {
+    return;
+  }
+  try {
+    const auto interface = backends::gloo::interface_of(group.interface);
+    const auto address =
+        interface.empty() ? group.address : interface_address(interface);
+    // A port of the kind that gloo gets. Nobody listens there later: to refuse
+    // is an answer too.
+    const int descriptor = listen_at(address, 0);
+    const auto place = c10::str(address, " ", port_of(descriptor));
+    close(descriptor);
+    group.store->set(key(group.rank), place);
+  } catch (const std::exception&) { // connecting says what is wrong with it
+  }
+}
+
+std::string unreachable_hosts(const ProcessGroupImpl& group) {
+  if (group.on_one_host()) {
+    return "";
+  }
+  try {
+    // The store may be on a host that does not answer.
+    auto text = run_detached(
+        [store = group.store,
+         ranks = ranks_elsewhere(group),
+         size = group.size] { return ask_hosts(*store, ranks, size); });
+    return text.wait_for(kLookupTime) == std::future_status::ready ? text.get()
+                                                                   : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+} // namespace ddp::detail

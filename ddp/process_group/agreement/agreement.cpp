@@ -1,0 +1,86 @@
+#include <ddp/process_group/agreement/agreement.h>
+
+#include <ddp/internal/check.h>
+#include <ddp/process_group/agreement/store_gather.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/detached_task.h>
+
+#include <algorithm>
+
+namespace ddp::detail {
+namespace {
+
+constexpr std::chrono::seconds kClueTime(5);
+
+std::string to_text(const StoreGather::Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Empty if all ranks have the same.
+std::string difference(
+    const std::vector<StoreGather::Part>& parts,
+    const std::string& what) {
+  const auto& first = parts.front();
+  for (const auto& part : parts) {
+    if (part.content != first.content) {
+      return detail::format(
+          "{} differ between ranks: rank {} has {}, rank {} has {}. They must "
+          "be the same on all ranks in the same backward",
+          what,
+          first.rank,
+          to_text(first.content),
+          part.rank,
+          to_text(part.content));
+    }
+  }
+  return "";
+}
+
+std::string missing_ranks(StoreGather gather, int64_t size) {
+  const auto parts = gather.parts();
+  std::string text;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const bool came = std::any_of(
+        parts.begin(), parts.end(), [rank](const StoreGather::Part& part) {
+          return part.rank == rank;
+        });
+    if (!came) {
+      text += c10::str("; rank ", rank, " of ", size, " has not arrived");
+    }
+  }
+  return text;
+}
+
+} // namespace
+
+void agree(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const ProcessGroup& group,
+    const std::string& key,
+    const std::string& text,
+    const std::string& what) {
+  if (group.size() == 1) {
+    return;
+  }
+  StoreGather gather(store, key);
+  const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
+  answered_within(
+      group.timeout(), [gather, own, what, size = group.size()]() mutable {
+        if (const auto all = gather.add(own, size)) {
+          const auto verdict = difference(*all, what);
+          gather.decide({verdict.begin(), verdict.end()});
+        }
+      });
+  const auto operation = c10::str("comparing ", what, " (here ", text, ")");
+  wait_for(
+      group, store, gather.verdict_key(), operation.c_str(), [&gather, &group] {
+        return answered_within(kClueTime, [gather, size = group.size()] {
+          return missing_ranks(gather, size);
+        });
+      });
+  const auto verdict = to_text(answered_within(
+      group.timeout(), [gather]() mutable { return gather.verdict(); }));
+  DDP_CHECK(verdict.empty(), verdict);
+}
+
+} // namespace ddp::detail

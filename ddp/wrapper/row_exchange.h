@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ddp/process_group.h>
+
+namespace ddp::detail {
+
+/// The data that ranks exchange before the rows, so that an error of one rank
+/// becomes the same error on all ranks.
+struct RankStatus {
+  /// The program's call, with the arguments that must be equal on all ranks:
+  /// "gather to rank 0".
+  std::string call;
+  /// An error in the program's arguments on this rank; may be empty.
+  std::string mistake;
+  /// Another error on this rank; may be empty.
+  std::string failure;
+  /// Data for the other ranks.
+  std::string content;
+};
+
+/// "rank 2" or "all ranks".
+std::string name_destination(int64_t destination);
+
+/// The error in the argument `rank`, the sender or receiver; empty if it is
+/// valid.
+std::string rank_mistake(int64_t rank, const ProcessGroup& group);
+
+/// As `ddp::scatter`. `status` is that of this rank; if any rank has a mistake
+/// or a failure, no rows are sent.
+at::Tensor scatter_rows(
+    const at::Tensor& input,
+    const ProcessGroup& group,
+    int64_t root,
+    RankStatus status);
+
+/// As `ddp::gather`, with `status` as above. `noun` is for messages: "share".
+at::Tensor gather_rows(
+    const at::Tensor& share,
+    const ProcessGroup& group,
+    int64_t destination,
+    const char* noun,
+    RankStatus status);
+
+} // namespace ddp::detail
