@@ -1,6 +1,6 @@
 #include <c10/util/StringUtil.h>
-#include <checkpoint/command/file_info.h>
 #include <checkpoint/command/leaves.h>
+#include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/formats/tree_flatten.h>
 #include <checkpoint/formats/values.h>

@@ -1,16 +1,10 @@
 #include <checkpoint/command/file_info.h>
-#include <checkpoint/command/leaves.h>
-#include <checkpoint/command/text.h>
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
 #include <checkpoint/formats/tree_flatten.h>
-#include <checkpoint/prepared_file.h>
 #include <ddp/internal/check.h>
-
-#include <filesystem>
-#include <iostream>
 
 namespace ddp::command {
 
@@ -38,21 +32,6 @@ FileInfo read_file_info(const std::string& path) {
     }
     return info;
   });
-}
-
-Checkpoint read_checkpoint(const std::string& path) {
-  auto metadata = read_file_info(path).metadata;
-  return {
-      read_checkpoint_file(path, LoadOptions().mmap(true)),
-      std::move(metadata)};
-}
-
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  detail::prepare_checkpoint_file(
-      path, checkpoint.content, nullptr, checkpoint.metadata)();
-  const auto extent = extent_of(checkpoint.content);
-  std::cout << path << ": " << counted(extent.tensors, "tensor") << ", "
-            << size_text(std::filesystem::file_size(path)) << '\n';
 }
 
 } // namespace ddp::command

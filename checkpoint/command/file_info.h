@@ -25,17 +25,4 @@ struct FileInfo {
 /// that names the file.
 FileInfo read_file_info(const std::string& path);
 
-/// A completely verified checkpoint, to be written to another file.
-struct Checkpoint {
-  c10::IValue content;
-  SafetensorsMetadata metadata;
-};
-
-/// Reads a checkpoint; its tensors are mapped pages of the file.
-Checkpoint read_checkpoint(const std::string& path);
-
-/// Writes `path` in the format of its extension, and prints that. A safetensors
-/// file also gets the metadata.
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
-
 } // namespace ddp::command

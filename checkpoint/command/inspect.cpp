@@ -1,4 +1,5 @@
 #include <checkpoint/command/file_info.h>
+#include <checkpoint/command/json_value.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>

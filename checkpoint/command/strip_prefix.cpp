@@ -1,4 +1,4 @@
-#include <checkpoint/command/file_info.h>
+#include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
 #include <checkpoint/prepared_file.h>
