@@ -38,12 +38,10 @@ endif()
 # ddp_package(<component> <package> <section> <depends> <summary>)
 function(ddp_package component package section depends summary)
   string(TOUPPER ${component} name)
-  set(name CPACK_DEBIAN_${name}_PACKAGE)
-  set(${name}_NAME ${package} PARENT_SCOPE)
-  set(${name}_SECTION ${section} PARENT_SCOPE)
-  set(${name}_DEPENDS "${depends}" PARENT_SCOPE)
-  string(TOUPPER ${component} component_name)
-  set(CPACK_COMPONENT_${component_name}_DESCRIPTION "${summary}
+  set(CPACK_DEBIAN_${name}_PACKAGE_NAME ${package} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${name}_PACKAGE_SECTION ${section} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${name}_PACKAGE_DEPENDS "${depends}" PARENT_SCOPE)
+  set(CPACK_COMPONENT_${name}_DESCRIPTION "${summary}
 Data-parallel training for programs written against LibTorch, the C++ library
 of PyTorch. Built for LibTorch ${_torch}, which is not part of this package:
 <libdir>/ddp/torch may be a link to it." PARENT_SCOPE)
