@@ -20,6 +20,20 @@ void await(const std::string& path, const std::string& text) {
   }
 }
 
+/// Checks the first notice of a wait, and sets `told`. When its rank waits no
+/// more another may tell of its own, and of what the others have come to since.
+std::function<void(const std::string&)> first_notice(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::string& told,
+    const std::function<void(const std::string& text)>& check) {
+  return [=](const std::string& text) {
+    if (!store->check({told})) {
+      check(text);
+      store->set(told, "");
+    }
+  };
+}
+
 /// Fails when one rank has told of its wait and another has waited as long.
 void fail_after_notice(const ProcessGroup& group) {
   group.store()->wait({"told"});
@@ -142,13 +156,13 @@ RANKS_TEST(
   for (const auto& [name, call] : calls) {
     INFO(name);
     const auto told = "told/" + name;
-    const WarningListener listener([&, &what = name](const auto& text) {
+    const auto check = [&, &what = name](const std::string& text) {
       REQUIRE_THAT(text, Has("has waited for 1 s in " + what));
       REQUIRE_THAT(
           text,
           Has("; rank 2 has not reached") || Has(" and 2 have not reached"));
-      store->set(told, "");
-    });
+    };
+    const WarningListener listener(first_notice(store, told, check));
     if (group.rank() == 2) {
       store->wait({told}); // for as long as the test may take
     }
@@ -183,10 +197,10 @@ RANKS_TEST(
   Reducer reducer(
       net, group, ReducerOptions().unmanaged_leaves(Severity::kIgnore));
   const auto store = group.store();
-  const WarningListener listener([&](const auto& text) {
+  const auto check = [](const std::string& text) {
     REQUIRE_THAT(text, Has("has waited for 1 s in broadcast of buffers"));
-    store->set("told", "");
-  });
+  };
+  const WarningListener listener(first_notice(store, "told", check));
   for (int step = 0; step < 5; ++step) {
     const auto rows = torch::rand({4, 2}).requires_grad_().clone();
     rows.register_hook([&](const at::Tensor&) {
@@ -203,10 +217,10 @@ RANKS_TEST(
     3,
     ProcessGroupOptions().wait_notice(seconds(3))) {
   const auto store = group.store();
-  const WarningListener listener([&](const std::string& text) {
+  const auto check = [](const std::string& text) {
     REQUIRE_THAT(text, Has("rank 0 has not reached", "and is in save"));
-    store->set("told", "");
-  });
+  };
+  const WarningListener listener(first_notice(store, "told", check));
   if (group.rank() != 0) {
     store->wait({"begun"});
   }
