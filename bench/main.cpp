@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
       {"all_reduce", bench::measure_all_reduce},
       {"checkpoint", bench::measure_checkpoints},
       {"sampler", bench::measure_sampler},
-      {"memory", bench::measure_memory}};
+      {"memory", bench::measure_memory},
+      {"ranks", bench::measure_ranks}};
   const auto found = commands.find(argc > 1 ? argv[1] : "");
   if (found == commands.end()) {
     std::fprintf(stderr, "usage: ddp_bench COMMAND [ARGUMENTS...]\n");

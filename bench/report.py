@@ -27,6 +27,10 @@ TARGETS = [
     ("memory_shm", "extra_copies", 1.05, "copies of the gradients, peak RSS"),
     ("memory_shm", "extra_copies_pss", 1.05, "the same, shared ones divided"),
     ("memory_gloo", "extra_copies", 1.05, "copies of the gradients, peak RSS"),
+    ("ranks_2_gloo", "form_ratio_python", 0.5, "forming a group, over Python"),
+    ("ranks_8_gloo", "form_ratio_python", 0.5, "forming a group, over Python"),
+    ("ranks_128_gloo", "form_ms", 10e3, "ms to form a group"),
+    ("ranks_128_gloo", "threads", 6, "threads of a rank"),
 ]
 
 
@@ -144,6 +148,17 @@ def tables(results):
                 "ratio_python": "over Python's",
                 "ratio_disk": "over plain write + fsync, or read",
                 "ratio_memcpy": "over memcpy",
+            },
+        )
+        + table(
+            "Ranks on one host; the time is a step's",
+            named("ranks_"),
+            {
+                "form_ms": "ms to form the group",
+                "reducer_ms": "ms to construct the Reducer",
+                "pss_mib": "PSS MiB",
+                "threads": "threads",
+                "descriptors": "descriptors",
             },
         )
         + table(

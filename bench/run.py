@@ -1,7 +1,8 @@
 """Runs the benchmarks and says which targets are reached.
 
-run.py BUILD_FOLDER [--quick] [--json FILE]: prints tables, and writes all
-results to FILE (BUILD_FOLDER/bench/results.json). All figures are ratios of
+run.py BUILD_FOLDER [--quick] [--json FILE] [GROUP...]: prints tables, and
+writes all results to FILE (BUILD_FOLDER/bench/results.json). A GROUP is one of
+GROUPS below, of which all run unless some are named. All figures are ratios of
 one run, of times taken in turns; docs/performance.md says what they mean.
 $DDP_PYTHON names the Python to compare with. The exit code is 1 if a case
 failed; the others run all the same.
@@ -13,6 +14,7 @@ import os
 import pathlib
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -124,11 +126,47 @@ class Bench:
             more = result["pss_mib"] - found["local"]["pss_mib"]
             result["extra_copies_pss"] = more / result["gradient_mib"]
 
+    def many_ranks(self):
+        sizes = (2, 8) if self.quick else (2, 8, 32, 128)
+        for size in sizes:
+            for backend in ("gloo", "shm"):
+                self.run(
+                    f"{size} ranks, {backend}",
+                    [self.program, "ranks", size, backend, free_port()],
+                )
+        peer = pathlib.Path(__file__).with_name("ranks_peer.py")
+        python = os.environ.get("DDP_PYTHON")
+        # Its constructor takes seconds per rank.
+        for size in sizes[:2] if python else ():
+            command = [python, "-B", peer, size, free_port()]
+            self.run(f"{size} ranks, Python's DDP", command)
+        cases = {case["name"]: case for case in self.results}
+        for size in sizes[:2]:
+            own = cases.get(f"ranks_{size}_gloo")
+            python = cases.get(f"ranks_{size}_python")
+            if own and python:
+                own["form_ratio_python"] = own["form_ms"] / python["form_ms"]
+
     def launch(self):
         program = pathlib.Path(__file__).with_name("launch.py")
         rounds = 5 if self.quick else 10
         command = [sys.executable, "-B", program, self.build, rounds]
         self.run("launchers", [*command, "--result"])
+
+
+GROUPS = {
+    "launch": [Bench.launch],
+    "steps": [Bench.steps, Bench.process_steps],
+    "collectives": [Bench.all_reduces],
+    "checkpoints": [Bench.checkpoints],
+    "sampler": [Bench.sampler],
+    "ranks": [Bench.memory, Bench.many_ranks],
+}
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def say(text):
@@ -148,18 +186,18 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("groups", nargs="*", metavar="GROUP")
     options = parser.parse_args()
+    groups = options.groups or list(GROUPS)
+    if unknown := set(groups) - set(GROUPS):
+        parser.error(f"no group {unknown.pop()!r}: {', '.join(GROUPS)}")
     file = options.json or options.build / "bench" / "results.json"
 
     others, start = OthersShare(), time.monotonic()
     bench = Bench(options.build, options.quick)
-    bench.launch()
-    bench.steps()
-    bench.process_steps()
-    bench.all_reduces()
-    bench.checkpoints()
-    bench.sampler()
-    bench.memory()
+    for group in groups:
+        for case in GROUPS[group]:
+            case(bench)
     share = others.share()
 
     print(report.tables(bench.results))

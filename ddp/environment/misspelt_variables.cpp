@@ -12,14 +12,18 @@ namespace {
 
 constexpr size_t kMostEdits = 2;
 
+// All that the project reads.
 constexpr std::string_view kVariables[] = {
     "DDP_BACKEND",
     "DDP_CHECK_REPLICAS",
     "DDP_DEBUG",
     "DDP_DEBUG_FOLDER",
     "DDP_DEVICE",
+    "DDP_DISABLE_COMM_MEM",
     "DDP_EPOCH",
+    "DDP_HEARTBEAT_FD",
     "DDP_INTERFACE",
+    "DDP_REMOTE_LAUNCHER",
     "DDP_SHARE_GPUS",
     "DDP_SPAWN",
     "DDP_TIMELINE",

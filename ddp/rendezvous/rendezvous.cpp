@@ -19,9 +19,11 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// Two store requests cost about 30 us each; this keeps rank 0's polling below
-// a percent of a core while it waits.
-constexpr auto kStoreInterval = std::chrono::milliseconds(10);
+// Two store requests cost about 30 us each; the longest interval keeps rank 0's
+// polling below a percent of a core while it waits. Ranks that come together
+// are answered after the shortest.
+constexpr auto kShortestInterval = std::chrono::milliseconds(1);
+constexpr auto kLongestInterval = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
 // For those that may be no one's: only the larger of two worlds has them, or
@@ -72,11 +74,13 @@ class Meeting {
     const auto look_interval = std::max<std::chrono::milliseconds>(
         kLookInterval, size_ * kLookIntervalPerRank);
     auto next_look = start + look_interval;
+    auto interval = kShortestInterval;
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
           members[r] = json::parse(room_->get_to_str(detail::joined_key(r)));
           check_place(r, to_rank_info(members[r]), reception);
+          interval = kShortestInterval;
         }
       }
       const auto now = Clock::now();
@@ -94,7 +98,8 @@ class Meeting {
         tell_of(reception.absent(size_));
         told = true;
       }
-      std::this_thread::sleep_for(kStoreInterval);
+      std::this_thread::sleep_for(interval);
+      interval = std::min(interval * 2, kLongestInterval);
     }
     members.pop_back();
     reception.say({{"members", members}});
@@ -202,7 +207,7 @@ class Meeting {
         end = std::min(end, Clock::now() + kDoubtfulTime);
         complete = true;
       }
-      std::this_thread::sleep_for(kStoreInterval);
+      std::this_thread::sleep_for(kLongestInterval);
     }
     reception.await_readers();
     DDP_THROW(ValueError, fault);
@@ -224,10 +229,12 @@ class Meeting {
   /// Waits a moment. Throws where rank 0 has formed a group without this rank,
   /// which is then told another world, or a number that another process has.
   void await_answer(const std::string& key, const std::string& formed) const {
-    const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
-    const bool answered = detail::poll_until(
-        end, kStoreInterval, [&] { return lobby_->check({key}); });
-    if (answered || !lobby_->check({formed})) {
+    try {
+      lobby_->wait({key}, std::min(kAnswerTime, timeout_));
+      return;
+    } catch (const std::exception&) { // a lost store is seen below
+    }
+    if (!lobby_->check({formed})) {
       return;
     }
     const auto size = std::stoll(lobby_->get_to_str(formed));

@@ -1,6 +1,7 @@
 """Checks that each test that docs/parity.md, docs/pitfalls.md and
-CONTRIBUTING.md name exists, that pitfalls.md is whole, and that each function
-that CONTRIBUTING.md names is in its file.
+CONTRIBUTING.md name exists, that pitfalls.md is whole, that each function that
+CONTRIBUTING.md names is in its file, and that the list of environment variables
+has all that the sources read.
 
 Usage: named_tests.py SOURCE_FOLDER. A name stands as
 file: "name", "name" in the first and as
@@ -12,6 +13,7 @@ import re
 import sys
 
 NAMES = r'((?:"[^"]+"(?:, )?)+)'
+VARIABLES = "misspelt_variables.cpp"
 PARTS = ("Cause", "What ddp does", "The message now", "Fix")
 
 
@@ -44,6 +46,17 @@ def missing_functions(source, page):
     return found
 
 
+def unlisted_variables(source):
+    """Names of environment variables that the list of all of them lacks."""
+    listed = set()
+    read = set()
+    for folder in ("ddp", "common", "samplers", "checkpoint", "launcher"):
+        for file in sorted((source / folder).rglob("*.[ch]*")):
+            names = re.findall(r'"(DDP_[A-Z_]+)"', file.read_text())
+            (listed if file.name == VARIABLES else read).update(names)
+    return [f"{VARIABLES} lacks {name}" for name in sorted(read - listed)]
+
+
 def gaps_of(page, test):
     """Messages that `test` does not compare, sections without their parts."""
     found = []
@@ -68,7 +81,7 @@ def main():
     page = (source / "docs/pitfalls.md").read_text()
     found = gaps_of(page, (source / "tests/pitfalls_test.cpp").read_text())
     guide = (source / "CONTRIBUTING.md").read_text()
-    found += missing_functions(source, guide)
+    found += missing_functions(source, guide) + unlisted_variables(source)
     for text, form, least in (
         ((source / "docs/parity.md").read_text(), r"(\w+): ", 50),
         (page, r"`tests/(\w+)_test\.cpp`, ", 40),
