@@ -1,10 +1,10 @@
-"""Checks that each test that docs/parity.md, docs/pitfalls.md and
-CONTRIBUTING.md name exists, that pitfalls.md is whole, that each function that
-CONTRIBUTING.md names is in its file, and that the list of environment variables
-has all that the sources read.
+"""Checks that each test that docs/parity.md, docs/peer-tests.md,
+docs/pitfalls.md and CONTRIBUTING.md name exists, that pitfalls.md is whole, that
+each function that CONTRIBUTING.md names is in its file, and that the list of
+environment variables has all that the sources read.
 
 Usage: named_tests.py SOURCE_FOLDER. A name stands as
-file: "name", "name" in the first and as
+file: "name", "name" in the first two and as
 `tests/file_test.cpp`, "name", "name" in the others.
 """
 
@@ -84,6 +84,7 @@ def main():
     found += missing_functions(source, guide) + unlisted_variables(source)
     for text, form, least in (
         ((source / "docs/parity.md").read_text(), r"(\w+): ", 50),
+        ((source / "docs/peer-tests.md").read_text(), r"([\w/]+): ", 200),
         (page, r"`tests/(\w+)_test\.cpp`, ", 40),
         (guide, r"`tests/([\w/]+)_test\.cpp`, ", 8),
     ):
