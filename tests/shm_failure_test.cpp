@@ -148,6 +148,46 @@ SHM_TEST("shared memory: different collectives are an error on all ranks") {
   });
 }
 
+/// A broadcast by a duplicate of the group, which may fail.
+std::string broadcast_error(
+    const ProcessGroup& whole,
+    int64_t count,
+    torch::ScalarType dtype,
+    int64_t root) {
+  const auto part = whole.duplicate();
+  Tensors tensors{torch::ones({count}, dtype)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  auto error = error_after(
+      [&] { backend_of(part)->broadcast(tensors, options)->wait(); });
+  whole.barrier();
+  return error;
+}
+
+SHM_TEST("shared memory: broadcasts that differ are an error") {
+  const bool differs = whole.rank() == 1;
+  REQUIRE_THAT(
+      broadcast_error(whole, 4, torch::kFloat, differs ? 1 : 0),
+      Has("BROADCAST of Float with root 1"));
+  const auto dtype = differs ? torch::kDouble : torch::kFloat;
+  REQUIRE_THAT(
+      broadcast_error(whole, 4, dtype, 0),
+      Has("BROADCAST of Double with root 0"));
+  // Who gets another number of bytes says so; the others may have ended.
+  const auto received =
+      broadcast_error(whole, differs ? 5 : 4, torch::kFloat, 2);
+  if (differs) {
+    REQUIRE_THAT(received, Has("sent 16 bytes, but rank 1 expects 20"));
+  }
+  const auto sent = broadcast_error(whole, differs ? 5 : 4, torch::kFloat, 1);
+  if (!differs) {
+    REQUIRE_THAT(sent, Has("rank 1 sent 20 bytes, but rank ", " expects 16"));
+  }
+  auto sum = torch::ones({1});
+  whole.all_reduce(sum);
+  REQUIRE(sum.item<int64_t>() == whole.size());
+}
+
 SHM_TEST("shared memory: an abort ends what is under way on all ranks") {
   const auto signals = gloo_backend(whole);
   if (backend->getRank() == 0) {
