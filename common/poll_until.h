@@ -21,17 +21,19 @@ inline int milliseconds_until(
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, day));
 }
 
-/// Calls `done` every `interval`. Returns whether it returned true before
-/// `end`.
+/// Calls `done` at intervals that double from a millisecond up to `longest`.
+/// Returns whether it returned true before `end`.
 template <typename Done>
 bool poll_until(
     std::chrono::steady_clock::time_point end,
-    std::chrono::milliseconds interval,
+    std::chrono::milliseconds longest,
     const Done& done) {
-  for (; !done(); std::this_thread::sleep_for(interval)) {
+  for (auto interval = std::chrono::milliseconds(1); !done();
+       interval = std::min(2 * interval, longest)) {
     if (std::chrono::steady_clock::now() >= end) {
       return false;
     }
+    std::this_thread::sleep_for(interval);
   }
   return true;
 }
@@ -40,9 +42,9 @@ bool poll_until(
 template <typename Done>
 bool poll_for(
     std::chrono::milliseconds time,
-    std::chrono::milliseconds interval,
+    std::chrono::milliseconds longest,
     const Done& done) {
-  return poll_until(std::chrono::steady_clock::now() + time, interval, done);
+  return poll_until(std::chrono::steady_clock::now() + time, longest, done);
 }
 
 } // namespace ddp::detail

@@ -3,10 +3,11 @@
 #include <common/host_name.h>
 #include <common/poll_until.h>
 #include <ddp/support/detached_task.h>
-#include <ddp/support/dns_timeout_guard.h>
+#include <ddp/support/no_dns_guard.h>
 
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -30,6 +31,15 @@ constexpr auto kAckInterval = std::chrono::milliseconds(10);
 constexpr int kMaxPending = 8;
 // The list is read in one piece by every rank.
 constexpr size_t kMaxText = 4096;
+
+/// The name or address of the store's host, or nothing if it has none.
+std::string host_of(c10::intrusive_ptr<c10d::Store> store) {
+  if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get())) {
+    store = prefix->getUnderlyingNonPrefixStore();
+  }
+  const auto* tcp = dynamic_cast<c10d::TCPStore*>(store.get());
+  return tcp ? tcp->getHost() : "";
+}
 
 std::vector<uint8_t> stored(const std::string& text) {
   return {text.begin(), text.end()};
@@ -157,7 +167,7 @@ std::shared_ptr<FailureStore> FailureStore::open(
     auto connection = std::make_shared<Connection>();
     const auto own = answered_within(kReasonTime, [store] {
       store->check({kList}); // connecting to one that is gone takes its timeout
-      const DnsTimeoutGuard dns_timeout_guard;
+      const NoDnsGuard no_dns_guard(host_of(store));
       return store->clone();
     });
     connection->store =

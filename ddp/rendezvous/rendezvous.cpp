@@ -229,12 +229,10 @@ class Meeting {
   /// Waits a moment. Throws where rank 0 has formed a group without this rank,
   /// which is then told another world, or a number that another process has.
   void await_answer(const std::string& key, const std::string& formed) const {
-    try {
-      lobby_->wait({key}, std::min(kAnswerTime, timeout_));
-      return;
-    } catch (const std::exception&) { // a lost store is seen below
-    }
-    if (!lobby_->check({formed})) {
+    const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
+    const bool answered = detail::poll_until(
+        end, kLongestInterval, [&] { return lobby_->check({key}); });
+    if (answered || !lobby_->check({formed})) {
       return;
     }
     const auto size = std::stoll(lobby_->get_to_str(formed));

@@ -3,8 +3,8 @@
 #include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/support/detached_task.h>
-#include <ddp/support/dns_timeout_guard.h>
 #include <ddp/support/error_text.h>
+#include <ddp/support/no_dns_guard.h>
 #include <ddp/support/signals_blocked.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -49,7 +49,7 @@ StorePtr serve(
     const LaunchEnvironment& environment,
     const std::string& address,
     milliseconds timeout) {
-  const DnsTimeoutGuard dns_timeout_guard;
+  const NoDnsGuard no_dns_guard(address);
   // The server's thread then gets an error where a client has ended.
   const SignalsBlocked blocked({SIGPIPE});
   c10d::TCPStoreOptions options;
@@ -71,7 +71,7 @@ StorePtr serve(
 }
 
 StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {
-  const DnsTimeoutGuard dns_timeout_guard;
+  const NoDnsGuard no_dns_guard(address);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;

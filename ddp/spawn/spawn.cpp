@@ -12,7 +12,7 @@
 #include <ddp/rendezvous/host.h>
 #include <ddp/spawn/program_copy.h>
 #include <ddp/spawn/spawned_workers.h>
-#include <ddp/support/dns_timeout_guard.h>
+#include <ddp/support/no_dns_guard.h>
 
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -114,7 +114,7 @@ void check_launch() {
 
 /// Where the workers meet, at a socket that listened before there were any.
 c10::intrusive_ptr<c10d::TCPStore> serve_store(int listener, int64_t port) {
-  const detail::DnsTimeoutGuard dns_timeout_guard;
+  const detail::NoDnsGuard no_dns_guard(detail::kLoopback);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.isServer = true;

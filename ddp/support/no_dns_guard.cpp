@@ -1,7 +1,8 @@
-#include <ddp/support/dns_timeout_guard.h>
+#include <ddp/support/no_dns_guard.h>
 
 #include <c10/util/Logging.h>
 
+#include <arpa/inet.h>
 #include <resolv.h>
 
 #include <algorithm>
@@ -39,23 +40,31 @@ void let_warnings_be() {
   }
 }
 
+bool is_address(const std::string& host) {
+  in6_addr address;
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+      inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
 } // namespace
 
-DnsTimeoutGuard::DnsTimeoutGuard() {
+NoDnsGuard::NoDnsGuard(const std::string& host) : active_(is_address(host)) {
+  if (!active_) {
+    return;
+  }
   if ((_res.options & RES_INIT) == 0) {
     res_init();
   }
-  seconds_ = _res.retrans;
-  attempts_ = _res.retry;
-  _res.retrans = 1;
-  _res.retry = 1;
+  name_servers_ = _res.nscount;
+  _res.nscount = 0;
   silence_warnings();
 }
 
-DnsTimeoutGuard::~DnsTimeoutGuard() {
-  let_warnings_be();
-  _res.retrans = seconds_;
-  _res.retry = attempts_;
+NoDnsGuard::~NoDnsGuard() {
+  if (active_) {
+    let_warnings_be();
+    _res.nscount = name_servers_;
+  }
 }
 
 } // namespace ddp::detail

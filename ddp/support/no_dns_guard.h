@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace ddp::detail {
+
+/// While it lives, this thread asks no name server, and the process does not
+/// warn about names that it does not find. LibTorch looks up the name of each
+/// address to which its store connects, for messages: a server that is mute, or
+/// that many ranks ask at once, would delay each of them by seconds. Does
+/// nothing if `host`, to which the store connects, is itself a name.
+class NoDnsGuard {
+ public:
+  explicit NoDnsGuard(const std::string& host);
+  NoDnsGuard(const NoDnsGuard&) = delete;
+  NoDnsGuard& operator=(const NoDnsGuard&) = delete;
+  ~NoDnsGuard();
+
+ private:
+  bool active_;
+  int name_servers_ = 0;
+};
+
+} // namespace ddp::detail
