@@ -23,13 +23,13 @@ namespace ddp {
 struct GradScalerOptions {
   /// The scale before the first update.
   TORCH_ARG(double, init_scale) = 65536.;
-  /// Factor after `growth_interval` steps in a row that were finite; > 1.
+  /// Factor after `growth_interval` finite steps in a row; > 1.
   TORCH_ARG(double, growth_factor) = 2.;
   /// Factor after a step with infinity or NaN; < 1.
   TORCH_ARG(double, backoff_factor) = .5;
   /// Steps in a row without infinity or NaN after which the scale grows.
   TORCH_ARG(int64_t, growth_interval) = 2000;
-  /// False: values pass through unchanged, and `step` is the optimizer's.
+  /// If false, values pass through unchanged, and `step` calls the optimizer's.
   TORCH_ARG(bool, enabled) = true;
 };
 
@@ -40,20 +40,20 @@ struct GradScalerOptions {
 /// ddp::GradScaler scaler;
 /// ...
 ///   scaler.scale(loss).backward();
-///   scaler.unscale_(optimizer);          // only where gradients are looked at
+///   scaler.unscale_(optimizer);          // only to inspect or clip gradients
 ///   reducer.clip_grad_norm(1.0);
-///   scaler.step(optimizer);              // none where a gradient is infinite
+///   scaler.step(optimizer);              // skipped if a gradient is infinite
 ///   scaler.update();
 /// ```
 ///
-/// A mean of gradients of which one is infinite or NaN is so on all ranks.
+/// If one rank's gradient is infinite or NaN, the mean is so on all ranks.
 /// After a backward with a `Reducer`, all ranks thus skip the same steps. If
 /// gradients differ between ranks (ignored parameters, sharded optimizers,
-/// steps under `no_sync`), pass the group. Ranks then agree, by an all-reduce
-/// of one number in each `unscale_`.
+/// steps under `no_sync`), pass the group. Ranks then agree by an all-reduce of
+/// one number in each `unscale_`.
 ///
-/// Not together with `Reducer::step_in_backward`. Throws `c10::Error` for calls
-/// in the wrong order, as Python does. Not thread-safe. Source:
+/// Cannot be combined with `Reducer::step_in_backward`. Throws `c10::Error` for
+/// calls in the wrong order, as Python does. Not thread-safe. Source:
 /// pytorch/torch/amp/grad_scaler.py.
 class DDP_API GradScaler {
  public:
@@ -68,21 +68,21 @@ class DDP_API GradScaler {
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in
-  /// place, and looks for infinity and NaN. `step` does so if it was not
-  /// called. Collective if a group was passed. Throws `c10::ValueError` if a
-  /// gradient is of half precision.
+  /// place, and checks them for infinity and NaN. `step` calls it if needed.
+  /// Collective if a group was passed. Throws `c10::ValueError` if a gradient
+  /// is of half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Calls the optimizer's `step` unless a gradient is infinite or NaN. Returns
-  /// whether it did. Waits for gradients on a GPU. Takes no closure: the
-  /// optimizer would unscale after each of its calls. Collective as `unscale_`.
+  /// whether it did. Waits for gradients on a GPU. Takes no closure: each of
+  /// its calls would need another unscaling. Collective if a group was passed.
   bool step(torch::optim::Optimizer& optimizer);
 
-  /// Sets the scale from the steps since the last `update`, or to `new_scale`.
-  /// Call it once, after the steps of all optimizers.
+  /// Adapts the scale to the steps since the last `update`, or sets
+  /// `new_scale`. Call it once, after the steps of all optimizers.
   void update(std::optional<double> new_scale = std::nullopt);
 
-  /// The scale; 1 if it is not enabled. Waits for a GPU.
+  /// The scale; 1 if the scaler is not enabled. Waits for a GPU.
   double get_scale() const;
 
   /// `GradScalerOptions::enabled`.
@@ -90,13 +90,13 @@ class DDP_API GradScaler {
     return options_.enabled();
   }
 
-  /// Scale, options and count, with Python's names; empty if it is not enabled.
-  /// For `TrainingState::add`, after `update`.
+  /// Scale, options and count, with Python's names; empty if not enabled. For
+  /// `TrainingState::add`. Call it after `update`.
   c10::IValue state_dict() const;
 
-  /// Loads the result of `state_dict`, or of Python's. Does nothing if it is
-  /// not enabled. Throws `c10::Error` for a state that is empty, or not a
-  /// scaler's; then nothing has changed.
+  /// Loads the result of this or Python's `state_dict`. Does nothing if not
+  /// enabled. Throws `c10::Error` for a state that is empty or not a scaler's,
+  /// without any change.
   void load_state_dict(const c10::IValue& state);
 
  private:
@@ -118,9 +118,9 @@ class DDP_API GradScaler {
   std::unordered_map<torch::optim::Optimizer*, PerOptimizer> optimizers_;
 };
 
-/// While one lives, this thread's operators on `device` compute in `dtype`
-/// (`kHalf` or `kBFloat16`) if no relevant precision is lost, chosen by
-/// operator: Python's `with torch.autocast(device, dtype)`.
+/// While a guard lives, operators of this thread on `device` that tolerate the
+/// lower precision compute in `dtype` (`kHalf` or `kBFloat16`): Python's
+/// `with torch.autocast(device, dtype)`.
 ///
 /// ```
 /// torch::Tensor loss;
@@ -131,14 +131,14 @@ class DDP_API GradScaler {
 /// scaler.scale(loss).backward(); // outside
 /// ```
 ///
-/// Parameters and their gradients stay of single precision. Guards nest.
+/// Parameters and their gradients stay in single precision. Guards nest.
 class DDP_API AutocastGuard {
  public:
   /// Throws `c10::ValueError` for another `dtype`.
   [[nodiscard]] AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
-  /// Restores the former state; the outermost one drops converted weights.
+  /// Restores the former state; the outermost guard drops converted weights.
   ~AutocastGuard();
 
  private:

@@ -20,13 +20,13 @@ class Reducer;
 
 /// Gradients that are reduced together, as passed to a communication hook.
 struct DDP_API GradBucket {
-  /// Its index in the order of reduction.
+  /// The bucket's index in the order of reduction.
   size_t index = 0;
-  /// Whether it is the last of this backward.
+  /// Whether this is the last bucket of the backward.
   bool is_last = false;
-  /// The number of backwards its Reducer has reduced before this one.
+  /// The number of backwards that the Reducer has reduced before this one.
   int64_t iteration = 0;
-  /// One-dimensional: this rank's gradients back to back; zero for parameters
+  /// This rank's gradients back to back, in one dimension; zeros for parameters
   /// without a gradient on this rank.
   at::Tensor buffer;
   /// Slices of `buffer` in the parameters' shapes.
@@ -34,8 +34,8 @@ struct DDP_API GradBucket {
   /// The parameters, in the same order.
   std::vector<at::Tensor> parameters;
 
-  /// This bucket with its gradients in another buffer of as many elements,
-  /// whose dtype may differ.
+  /// A copy of this bucket with another buffer, of equally many elements; its
+  /// dtype may differ.
   GradBucket with_buffer(const at::Tensor& other) const;
 };
 
@@ -47,53 +47,53 @@ class DDP_API CommHook {
   CommHook() = default;
   /// A copy serves no Reducer yet.
   CommHook(const CommHook& /*other*/) {}
-  /// Changes nothing: the Reducer that it serves stays the same.
+  /// Changes nothing: the hook still serves the same Reducer.
   CommHook& operator=(const CommHook& /*other*/) {
     return *this;
   }
   virtual ~CommHook() = default;
 
-  /// The hook and its options in one line, which construction of a Reducer
-  /// compares over ranks; by default the name of its class.
+  /// The hook and its options in one line; by default the name of its class. A
+  /// Reducer's construction compares the line over ranks.
   virtual std::string describe() const;
 
-  /// Whether the gradients in the buffer are already divided by the number of
-  /// ranks, so that a sum is a mean. Called once.
+  /// Whether the hook needs gradients divided by the number of ranks in
+  /// advance, so that a sum is a mean. Called once.
   virtual bool takes_scaled_gradients() const {
     return false;
   }
 
   /// Starts the reduction of `bucket` over `group`, without waiting for it.
   /// Returns a future of the result: a tensor of the buffer's shape, dtype and
-  /// device, which may be the buffer itself, or a list of one. It may use
-  /// `group`, which nothing else uses meanwhile, for its collectives. All ranks
-  /// call it with the same buckets in the same order. Its exceptions end
-  /// backward. Ranks detect globally unused parameters because all take part
-  /// before the future is complete: with a hook that does not communicate,
-  /// these may get gradients of zero.
+  /// device, possibly the buffer itself, or a list of one such tensor. The hook
+  /// may run collectives on `group`, which nothing else uses meanwhile. All
+  /// ranks call it with the same buckets in the same order. Its exceptions end
+  /// backward. Detecting globally unused parameters relies on all ranks taking
+  /// part before the future completes. If a hook does not communicate, these
+  /// parameters may get gradients of zero.
   virtual c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
 
-  /// The state that another run needs to resume like this one, if it is the
-  /// same on all ranks; none by default. A part of `Reducer::state_dict`. Call
-  /// it between backwards. Not collective.
+  /// The state that a run needs to resume, as far as it is equal on all ranks;
+  /// none by default. A part of `Reducer::state_dict`. Call it between
+  /// backwards. Not collective.
   virtual c10::IValue state_dict() const;
 
   /// Resumes from the result of `state_dict`. Throws `c10::ValueError` for any
   /// other value; then nothing has changed. Not collective.
   virtual void load_state_dict(const c10::IValue& state);
 
-  /// Likewise for the state that differs between ranks: a part of
-  /// `Reducer::rank_state_dict`. Whether there is one must not change.
+  /// The state that differs between ranks: a part of
+  /// `Reducer::rank_state_dict`. A hook must always return a state or never.
   virtual c10::IValue rank_state_dict() const;
-  /// Loads what `rank_state_dict` returned on this rank.
+  /// Loads the result of `rank_state_dict` on this rank.
   virtual void load_rank_state_dict(const c10::IValue& state);
 
  private:
   friend struct ReducerImpl;
 
-  /// The part of a Reducer that it serves.
+  /// The part of a Reducer that this hook serves.
   void* user_ = nullptr;
 };
 

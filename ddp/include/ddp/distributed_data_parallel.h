@@ -31,18 +31,18 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
-  /// Collective if it first gives every rank rank 0's buffers;
-  /// `ReducerOptions().buffer_sync` sets when. By default, as in Python, the
-  /// first forward does so, and each forward whose predecessor had gradients to
-  /// follow. A forward under `NoGradGuard` is therefore collective if it is the
-  /// first after a training step; later ones are not. Ranks that evaluate alone
-  /// call `module()` or set `BufferSync::kTrainingForward`.
+  /// Collective if it first gives every rank rank 0's buffers, as
+  /// `ReducerOptions().buffer_sync` selects. By default, as in Python, the
+  /// first forward does, and each forward after one with gradients. A forward
+  /// under `NoGradGuard` is therefore collective if it is the first after a
+  /// training step; later ones are not. Ranks that evaluate alone call
+  /// `module()` or set `BufferSync::kTrainingForward`.
   ///
   /// If all parameters are on the group's device, the call moves tensors inside
-  /// the arguments (see `visit_tensors`) there. A copy replaces an argument
-  /// with a tensor elsewhere and lives until forward returns. Other arguments
-  /// are passed unchanged. Throws `c10::ValueError` if an argument cannot be
-  /// copied, or remains on a device without the module; passes on exceptions.
+  /// the arguments (see `visit_tensors`) there. A copy, which lives until
+  /// forward returns, replaces an argument with a tensor elsewhere. Other
+  /// arguments are passed unchanged. Throws `c10::ValueError` if an argument
+  /// cannot be copied, or remains on a device without the module.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     forward_state_.begin();
@@ -51,7 +51,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
         std::forward<Arguments>(arguments), forward_state_.input_device())...);
   }
 
-  /// The wrapped module, for saving and for use without communication.
+  /// The wrapped module, to save it or to use it without communication.
   const std::shared_ptr<Contained>& module() const {
     return module_;
   }
@@ -61,7 +61,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     reducer().step_in_backward(optimizer);
   }
 
-  /// See `Reducer::no_sync`. Must also enclose the forward, as in Python.
+  /// See `Reducer::no_sync`. The guard must enclose the forward, as in Python.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
     return reducer().no_sync();
   }
@@ -113,13 +113,13 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
 /// Wraps a module as Python's DistributedDataParallel does. `model->forward()`
 /// takes and returns the same types as `Net`'s. `backward()` averages
-/// gradients, buffers follow rank 0's, and parameter names begin with
+/// gradients, ranks get rank 0's buffers, and parameter names begin with
 /// "module.".
 ///
 ///     ddp::DistributedDataParallel<Net> model(net, group);
 ///
-/// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. It is not
-/// cloned. Construction is collective; for `forward` see its comment. `Reducer`
+/// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. The module is
+/// not cloned. Construction is collective; `forward` may be. `Reducer`
 /// documents the averaging, the comparisons and the errors.
 template <typename Net>
 class DistributedDataParallel

@@ -27,17 +27,17 @@ namespace ddp {
 ///       }
 ///     }
 ///
-/// It does not matter which ranks get the signal (ddprun forwards SIGTERM to
-/// all, a batch system may send it to one), or when. The same signal again
-/// within 2 s is the same request (a batch system and a launcher may both send
-/// it). After that it has its former effect: by default it ends the process,
-/// for instance one that hangs, or saves for too long. SIGINT does not change
-/// unless it is among `signals`. Not thread-safe.
+/// Any ranks may get the signal, at any time (ddprun forwards SIGTERM to all, a
+/// batch system may send it to one). If it is repeated within 2 s, as by a
+/// batch system and a launcher, it counts once. Later the signal has its former
+/// effect: by default it ends the process, for instance one that hangs or saves
+/// for too long. SIGINT does not change unless it is among `signals`. Not
+/// thread-safe.
 class DDP_API StopSignal {
  public:
   /// Handles these signals from now on. Not collective. Throws `c10::Error` if
-  /// there is another StopSignal, `c10::ValueError` if a number is not that of
-  /// a signal that can be caught.
+  /// another StopSignal exists, and `c10::ValueError` if a number is not a
+  /// signal that can be caught.
   [[nodiscard]] explicit StopSignal(
       const ProcessGroup& group,
       const std::vector<int>& signals = {SIGTERM, SIGUSR1});
@@ -48,11 +48,11 @@ class DDP_API StopSignal {
 
   /// Whether to stop, equal on all ranks; once true it stays true.
   ///
-  /// Call it once in each step. It starts to report to the other ranks, in the
-  /// host's memory even if the group has GPUs, and returns their reports from
-  /// the previous call. So its cost is negligible, and a signal takes effect
-  /// one call later than possible (immediately in a group of one). Collective;
-  /// throws as collectives do.
+  /// Call it once in each step. It starts an exchange with the other ranks, in
+  /// the host's memory even if the group has GPUs, and returns the result of
+  /// the previous exchange. Its cost is thus negligible, and a signal takes
+  /// effect one call later (immediately in a group of one). Collective; throws
+  /// as collectives do.
   bool requested();
 
  private:
@@ -62,7 +62,7 @@ class DDP_API StopSignal {
 
 /// Options of `elastic`.
 struct ElasticOptions {
-  /// For each group; the launcher sets its ranks and where they meet.
+  /// Options of each group; the launcher sets its ranks and its master.
   TORCH_ARG(ProcessGroupOptions, group);
 
   /// The number of steps after which each rank copies the state to its host's
@@ -85,22 +85,22 @@ class DDP_API ElasticRun {
 
   const ProcessGroup& group() const; ///< The ranks of this call.
 
-  /// Restores `state`, whose parts must live until the function returns, to the
-  /// job's state when its nodes changed. A rank that took part sends it to all:
-  /// that with the most steps, or the lowest of these. Returns false if there
-  /// is none, as in a new job: then load a checkpoint, if there is one. From
-  /// now on `step` keeps copies of this state. State that differs between ranks
-  /// (random states) is not changed; a warning says so.
+  /// Restores `state` to the job's state before its nodes changed; its parts
+  /// must live until the function returns. The rank with the most steps, or the
+  /// lowest of several, sends its copy to all. Returns false if no rank has
+  /// one, as in a new job; the program may then load a checkpoint. From now on
+  /// `step` keeps copies of this state. State that differs between ranks
+  /// (random states) does not change; a warning says so.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
   /// and `c10::ValueError` for a part that is sharded over ranks
-  /// (`ZeroRedundancyOptimizer`), of which each copy would have only a share.
+  /// (`ZeroRedundancyOptimizer`): each copy would have only a shard.
   bool sync(const TrainingState& state);
 
-  /// Ends a step, at which the state is whole: keeps a copy of it. If the job's
-  /// nodes change and none is lost, all ranks throw `MembershipChanged` in the
-  /// same call; the cost of this agreement is negligible. Collective; throws as
-  /// collectives do.
+  /// Ends a step, where the state is complete, and keeps a copy of the state.
+  /// If the job's nodes change and none is lost, all ranks throw
+  /// `MembershipChanged` in the same call; the cost of this agreement is
+  /// negligible. Collective; throws as collectives do.
   void step();
 
  private:
@@ -129,20 +129,20 @@ class DDP_API ElasticRun {
 ///       }
 ///     });
 ///
-/// Each call of `train` creates its objects again; `sync` resumes the job. A
-/// node that joins makes all ranks leave at the same `step`, and nothing is
-/// lost. If a node is lost, collectives of the others throw, and the job
-/// resumes from the last copy that `step` kept. Steps since then are repeated,
-/// so that in the state each sample counts once.
+/// Each call of `train` creates its objects again; `sync` resumes the job. If a
+/// node joins, all ranks leave `train` at the same `step`, and nothing is lost.
+/// If a node is lost, collectives of the others throw, and the job resumes from
+/// the last copy that `step` kept. Later steps are repeated: each sample counts
+/// once in the state.
 ///
 /// `train` must not catch exceptions of collectives, or keep a group. An
 /// exception with another cause ends the job's attempt as usual. Once `train`
-/// has returned on some rank, it is not called again on any, including one that
-/// joins. Without ddprun, or on one node, it is called once.
+/// has returned on some rank, it is not called again on any rank, including new
+/// ones. Without ddprun, or on one node, it is called once.
 ///
-/// Replaces `init_process_group`, with which it is collective; throws as that
-/// does, and what `train` throws. Throws `c10::ValueError` if the options name
-/// a rank, a size or a master, or `commit_every` is less than 1.
+/// Replaces `init_process_group` and is likewise collective. Throws as that
+/// function and `train` do, and `c10::ValueError` if the options name a rank, a
+/// size or a master, or `commit_every` is less than 1.
 DDP_API void elastic(
     const std::function<void(ElasticRun&)>& train,
     const ElasticOptions& options = {});

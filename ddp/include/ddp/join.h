@@ -17,24 +17,23 @@ namespace detail {
 struct JoinState;
 }
 
-/// One call of `Joinable::notify_join_context` in a `Join`, the same on all
-/// ranks.
+/// One call of `Joinable::notify_join_context` in a `Join`; equal on all ranks.
 struct JoinStep {
-  /// The kind of step that ranks with inputs begin, as they passed it.
+  /// The `call` that ranks with inputs passed to `notify_join_context`.
   int64_t call = 0;
   int64_t live = 1; ///< The number of ranks that have inputs.
   int64_t last_live = 0; ///< The highest of these ranks.
-  /// The divisor of means: the size of the group or, without
+  /// The divisor of means: the group's size or, without
   /// `divide_by_initial_world_size`, `live`.
   int64_t divisor = 1;
 };
 
-/// An object that communicates in each step, in which ranks without inputs must
-/// take part: a Reducer, a sharded optimizer, or a program's own collectives.
+/// An object whose collectives in each step need all ranks, even those without
+/// inputs: a Reducer, a sharded optimizer, or a class of the program.
 ///
 /// Derive from it, call `notify_join_context` right before the collectives, and
-/// have `main_hook` call the same collectives with neutral values. Source: as
-/// in torch/distributed/algorithms/join.py.
+/// have `main_hook` call the same collectives with neutral values. Source:
+/// torch/distributed/algorithms/join.py.
 class DDP_API Joinable {
  public:
   Joinable() = default;
@@ -44,28 +43,28 @@ class DDP_API Joinable {
 
  protected:
   /// Call it before each step's collectives: it makes the ranks without inputs
-  /// call theirs. `call` (>= 0) distinguishes several kinds. Without a `Join`
-  /// of this object it does nothing, at no cost; with one it is collective over
-  /// the `Join`'s group. Throws `EarlyTermination` if a rank's inputs have
-  /// ended and `throw_on_early_termination` is set, and `c10::Error` if `call`
-  /// is negative or other ranks pass another one.
+  /// call `main_hook`. `call` (>= 0) distinguishes kinds of steps. Without a
+  /// `Join` of this object it does nothing, at no cost; with one it is
+  /// collective over the `Join`'s group. Throws `EarlyTermination` if a rank's
+  /// inputs have ended and `throw_on_early_termination` is set, and
+  /// `c10::Error` if `call` is negative or differs between ranks.
   std::optional<JoinStep> notify_join_context(int64_t call = 0);
 
-  /// Whether a `Join` of this object lives with `throw_on_early_termination`.
+  /// Whether this object is in a `Join` with `throw_on_early_termination`.
   bool throws_early() const;
 
-  /// Whether, in a `Join` of this object, collectives of an overlapping object
-  /// may begin before those of this object end (see `overlaps`). Then the next
-  /// `notify_join_context` calls `complete_main_hook`, so collectives at the
-  /// end need a separate call.
+  /// Whether, in a `Join` of this object, collectives of another object may
+  /// begin before those of this object end (see `overlaps`). The next
+  /// `notify_join_context` then calls `complete_main_hook`. Collectives at the
+  /// end thus need a separate call.
   bool shares_steps() const;
 
   /// Called on ranks without inputs if the others call `notify_join_context`.
   virtual void main_hook(const JoinStep& step) = 0;
 
   /// Whether `main_hook` only starts collectives, and `complete_main_hook`
-  /// waits for them, because other objects' collectives may begin before, as
-  /// with Reducers that share a backward.
+  /// waits for them. Other objects' collectives may begin in between, as with
+  /// Reducers that share a backward.
   virtual bool overlaps() const {
     return false;
   }
@@ -80,25 +79,25 @@ class DDP_API Joinable {
   detail::JoinState* join_ = nullptr;
 };
 
-/// Thrown on all ranks when one rank's inputs end, if a `Join` asks for it.
+/// Thrown on all ranks when one rank's inputs end, if `JoinOptions` request it.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
 
 /// Options of `Join`, with Python's names and defaults; equal on all ranks.
 struct JoinOptions {
-  /// Whether gradients are divided by the size of the group even if fewer ranks
-  /// have inputs: each sample counts the same. Otherwise, by the number of
-  /// ranks with inputs: each step counts the same. A communication hook that
-  /// takes unscaled gradients chooses its divisor.
+  /// Whether gradients are divided by the group's size, so that each sample has
+  /// the same weight. Otherwise, they are divided by the number of ranks with
+  /// inputs: each step has the same weight. A communication hook that takes
+  /// unscaled gradients chooses its divisor.
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
 
   /// Whether all ranks throw `EarlyTermination` as soon as one has no inputs,
-  /// for programs with collectives that the other ranks cannot match: a wrapper
-  /// before its forward, an attached Reducer when backward begins.
+  /// for programs with collectives that such ranks cannot match. A wrapper
+  /// throws before its forward, an attached Reducer when backward begins.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
-  /// False disables the `Join`, for loops with an equal number of inputs.
+  /// If false, disables the `Join`, for loops with equal numbers of inputs.
   TORCH_ARG(bool, enable) = true;
 };
 
@@ -109,27 +108,26 @@ struct JoinOptions {
 ///     {
 ///       auto join = reducer.join();
 ///       for (auto& batch : *loader) {
-///         ... forward, backward and step as ever
-///       }
-///     }
+///         ... forward, backward and step as usual } }
 ///
 /// Gradients of ranks without inputs count as zero. These ranks get the means
-/// of the others, with which `Reducer::step_in_backward` steps. In the end all
-/// have the parameters and buffers of the highest rank that had inputs longest.
-/// A rank's optimizer keeps the state of its last step, unless it steps in
-/// backward or is a `ZeroRedundancyOptimizer`.
+/// of the others, and `Reducer::step_in_backward` steps with them. In the end
+/// all ranks have the parameters and buffers of the rank that had inputs
+/// longest, the highest if there are several. A rank's optimizer keeps the
+/// state of its last step, unless it steps in backward or is a
+/// `ZeroRedundancyOptimizer`.
 ///
-/// An exception that leaves the scope passes through, as without a `Join`.
+/// Exceptions leave the scope unchanged, as without a `Join`.
 class DDP_API Join {
  public:
   /// The objects that take part.
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
-  /// `group`: over which ranks report that they have inputs, one message of 8
-  /// bytes for each rank and call. Only the joinables may use it meanwhile. All
-  /// ranks pass the same joinables in the same order. Not collective. Throws
-  /// `c10::ValueError` if there is none, one is there twice or already has a
-  /// `Join`, or another `Join` lives on the group or on a duplicate (deadlock).
+  /// Over `group`, ranks report whether they have inputs: 8 bytes for each rank
+  /// and call. Only the joinables may use it meanwhile. All ranks pass the same
+  /// joinables in the same order. Not collective. Throws `c10::ValueError` if
+  /// the list is empty, an object appears twice or already has a `Join`, or
+  /// another `Join` lives on the group or on a duplicate (deadlock).
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,
@@ -138,9 +136,9 @@ class DDP_API Join {
   /// Calls `finish()`, unless an exception leaves the scope.
   ~Join() noexcept(false);
 
-  /// This rank has no more inputs: it runs main hooks until no rank has inputs.
-  /// Throws as collectives do, and `EarlyTermination` if a rank has inputs and
-  /// `throw_on_early_termination` is set. Collective.
+  /// Declares that this rank has no more inputs, and runs main hooks until no
+  /// rank has any. Throws as collectives do, and `EarlyTermination` if a rank
+  /// has inputs and `throw_on_early_termination` is set. Collective.
   void finish();
 
  private:

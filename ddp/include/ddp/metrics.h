@@ -8,8 +8,8 @@
 
 namespace ddp {
 
-/// The sum of the ranks' values (a loss, a number of right answers), equal on
-/// all ranks: in double precision, added in the order of the ranks. Collective;
+/// The sum of the ranks' values (a loss, a number of correct answers), in
+/// double precision and in the order of ranks; equal on all ranks. Collective;
 /// throws as `ProcessGroup::all_gather` does, and `c10::ValueError` on all
 /// ranks if some called `mean`.
 DDP_API double sum(double value, const ProcessGroup& group);
@@ -18,8 +18,8 @@ DDP_API double sum(double value, const ProcessGroup& group);
 /// numbers of samples, divide sums instead. Collective; throws as `sum` does.
 DDP_API double mean(double value, const ProcessGroup& group);
 
-/// Writes the values one after the other and a newline to standard output, on
-/// rank 0 only. Not collective.
+/// Writes the values and a newline to standard output, on rank 0 only. Not
+/// collective.
 template <typename... Values>
 void print(const ProcessGroup& group, const Values&... values) {
   if (group.rank() == 0) {
@@ -29,13 +29,13 @@ void print(const ProcessGroup& group, const Values&... values) {
   }
 }
 
-/// Reports to ddprun that this rank makes progress, for --hang-timeout.
-/// Collectives and the steps of a Reducer do so automatically. Call it if a
-/// rank runs long without them: after each replay of a CUDA graph, or regularly
-/// in an evaluation.
+/// Reports progress of this rank to ddprun, for --hang-timeout. Collectives and
+/// a Reducer's steps report it automatically. Call it if a rank runs long
+/// without them: after each replay of a CUDA graph, or regularly in an
+/// evaluation.
 ///
-/// Costs some nanoseconds, and has no effect without ddprun. Any thread may
-/// call it.
+/// A call takes a few nanoseconds, and has no effect without ddprun. Any thread
+/// may call it.
 DDP_API void report_progress() noexcept;
 
 } // namespace ddp

@@ -16,8 +16,8 @@ class Optimizer;
 
 namespace ddp {
 
-/// Averages parameters over ranks in some steps, for training in which ranks do
-/// not average their gradients in each step (`PostLocalSGDHook`):
+/// Averages parameters over ranks in some steps, for training that does not
+/// average gradients over all ranks in each step (`PostLocalSGDHook`):
 ///
 /// ```
 /// loss.backward();
@@ -25,15 +25,16 @@ namespace ddp {
 /// averager.average_parameters(optimizer);
 /// ```
 ///
-/// Each rank divides before the sum, as in Python: the same bits over gloo. In
-/// place of Python's PostLocalSGDOptimizer, which keeps the step in
-/// checkpoints, use `TrainingState::add("averager", averager)`.
+/// Each rank divides before the sum, as in Python, so results over gloo are
+/// equal bit for bit. Python's PostLocalSGDOptimizer keeps the step in
+/// checkpoints; use `TrainingState::add("averager", averager)` instead.
 class DDP_API ModelAverager {
  public:
   virtual ~ModelAverager() = default;
 
-  /// Ends a step: averages `parameters` if it is due. Parameters without a
-  /// gradient on all ranks do not change. Collective in the steps that are due.
+  /// Ends a step, and averages `parameters` if the step is due. A parameter
+  /// without a gradient on any rank does not change. Collective in the steps
+  /// that are due.
   void average_parameters(const std::vector<at::Tensor>& parameters);
 
   /// As above, for all parameters of an optimizer.
@@ -44,13 +45,13 @@ class DDP_API ModelAverager {
     return step_;
   }
 
-  /// The step; equal on all ranks. Not collective.
+  /// The number of steps; equal on all ranks. Not collective.
   c10::IValue state_dict() const;
-  /// Loads what `state_dict` returned. Not collective.
+  /// Loads the result of `state_dict`. Not collective.
   void load_state_dict(const c10::IValue& state);
 
  protected:
-  /// The group to average over in this step; null if it is not due.
+  /// The group to average over in this step; null if the step is not due.
   virtual const ProcessGroup* group_in(int64_t step) const = 0;
 
  private:
@@ -66,8 +67,8 @@ struct PeriodicModelAveragerOptions {
   TORCH_ARG(int64_t, warmup_steps) = 0;
 };
 
-/// Averages parameters over `group` every `period` steps from `warmup_steps`
-/// on.
+/// Averages parameters over `group` every `period` steps, after the first
+/// `warmup_steps`.
 class DDP_API PeriodicModelAverager final : public ModelAverager {
  public:
   /// Throws `c10::ValueError` for a period below 1 or warm-up below 0.
@@ -82,13 +83,13 @@ class DDP_API PeriodicModelAverager final : public ModelAverager {
   PeriodicModelAveragerOptions options_;
 };
 
-/// Sizes of groups by period.
+/// Group sizes by period.
 using PeriodGroupSizes = std::map<int64_t, int64_t>;
 
 /// Options of `HierarchicalModelAverager`, with Python's names.
 struct HierarchicalModelAveragerOptions {
   /// For each period, in steps, the number of neighbouring ranks that average.
-  /// The last is the size of the group.
+  /// The last number is the group's size.
   TORCH_ARG(PeriodGroupSizes, period_group_size);
 
   /// The number of steps before the first averaging.
@@ -101,8 +102,8 @@ struct HierarchicalModelAveragerOptions {
 class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
   /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` if a
-  /// period or size is below 1, a size does not divide that of `group`, the
-  /// last size is not that of `group`, or `warmup_steps` is below 0.
+  /// period or size is below 1, a size does not divide `group`'s, the last size
+  /// is not `group`'s, or `warmup_steps` is below 0.
   HierarchicalModelAverager(
       const ProcessGroup& group,
       const HierarchicalModelAveragerOptions& options);
@@ -110,7 +111,7 @@ class DDP_API HierarchicalModelAverager final : public ModelAverager {
  private:
   const ProcessGroup* group_in(int64_t step) const override;
 
-  /// By period.
+  /// The groups by period.
   std::map<int64_t, ProcessGroup> groups_;
   int64_t warmup_steps_;
 };

@@ -15,7 +15,7 @@ class Module;
 
 namespace ddp {
 
-/// Tensors with the names for messages, in the same order on all ranks.
+/// Tensors with their names for messages, in the same order on all ranks.
 struct DDP_API NamedTensors {
   /// Adds one tensor.
   void append(const std::string& name, const at::Tensor& tensor);
@@ -32,12 +32,12 @@ DDP_API NamedTensors unique_parameters(const torch::nn::Module& module);
 /// The buffers of a module in registration order, each once.
 DDP_API NamedTensors unique_buffers(const torch::nn::Module& module);
 
-/// Its parameters, including frozen ones, and then its buffers.
+/// The module's parameters, including frozen ones, and then its buffers.
 DDP_API NamedTensors unique_state(const torch::nn::Module& module);
 
-/// Gives every rank `root`'s values, in place, with a few large messages for
-/// many small tensors. Shapes and dtypes must agree over ranks. Autograd does
-/// not see the change: an earlier forward may still be differentiated later.
+/// Gives every rank `root`'s values, in place; many small tensors share a few
+/// large messages. Shapes and dtypes must agree over ranks. Autograd does not
+/// record the change, so a backward of an earlier forward still works.
 /// Collective.
 DDP_API void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
@@ -56,8 +56,8 @@ DDP_API void broadcast_module_state(
     torch::nn::Module& module,
     const ProcessGroup& group);
 
-/// The tensors that a check of a module includes beside its parameters; the
-/// same on all ranks.
+/// The tensors that a check of a module includes in addition to its parameters;
+/// equal on all ranks.
 struct VerificationOptions {
   /// Whether it includes the parameters' gradients.
   TORCH_ARG(bool, gradients) = false;
@@ -75,10 +75,8 @@ DDP_API void verify_same_model(
     const std::string& options,
     const ProcessGroup& group);
 
-/// Checks that all ranks hold the same values, bit for bit, in a module's
-/// parameters, and if selected in its gradients and buffers. Compares
-/// parameters first, then gradients, then buffers, each in registration order.
-/// Otherwise as `verify_same_values`. Collective.
+/// Calls `verify_same_values` for a module's parameters, then, if selected, for
+/// its gradients and buffers, each in registration order. Collective.
 DDP_API void verify_same_parameters(
     const torch::nn::Module& module,
     const ProcessGroup& group,
@@ -86,26 +84,27 @@ DDP_API void verify_same_parameters(
 
 /// Checks that all ranks hold the same values, bit for bit: -0.0 differs from
 /// 0.0, and a NaN equals itself. The tensors may be of any dtype, sparse or on
-/// a GPU. An undefined one, such as a missing gradient, equals an undefined one
-/// only. Strides do not matter, and a sparse tensor is compared coalesced.
+/// a GPU. An undefined tensor, such as a missing gradient, equals only another
+/// undefined tensor. Strides are ignored; a sparse tensor is compared in its
+/// coalesced form.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. It begins with
 /// `what`, a noun such as "gradients", and names the first tensor that differs,
-/// the ranks that differ from the majority (or from the group with the lowest
-/// rank, if groups are equally large), and a few of the other tensors that
-/// differ. If the ranks' lists have different names or lengths, it names the
-/// first difference.
+/// the ranks that differ from the majority (if sets of equal ranks tie: from
+/// the set with the lowest rank), and a few more tensors that differ. If the
+/// ranks' lists have different names or lengths, the text names the first
+/// difference.
 ///
-/// Collective. Each rank reads its tensors once, on one core, and copies a
-/// GPU's one by one to the CPU. Gathers 8 bytes per rank if all are equal;
-/// otherwise also names, shapes and 8 bytes per tensor.
+/// Collective. Each rank reads its tensors once, on one core, and copies
+/// tensors of a GPU one by one to the CPU. Gathers 8 bytes per rank if all are
+/// equal; otherwise also names, shapes and 8 bytes per tensor.
 DDP_API void verify_same_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what);
 
-/// Checks that no rank has a NaN or an infinity in a module's parameters, or,
-/// if selected, gradients and buffers. Otherwise as for a list. Collective.
+/// Calls `verify_finite` below for a module's parameters and, if selected, its
+/// gradients and buffers. Collective.
 DDP_API void verify_finite(
     const torch::nn::Module& module,
     const ProcessGroup& group,
@@ -116,14 +115,14 @@ DDP_API void verify_finite(
 /// The lists of the ranks may differ.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. It begins with
-/// `what`, a noun such as "gradients", and gives the ranks, and for a few
-/// tensors the numbers of elements that are NaN and infinite (a complex element
-/// may be both).
+/// `what`, a noun such as "gradients", and contains the ranks and, for a few
+/// tensors, the numbers of NaN and infinite elements (a complex element may be
+/// both).
 ///
 /// Collective. Each rank reads its tensors once, in place, without memory of
 /// their size (except for sparse, float8 and non-contiguous ones), and waits
-/// for a GPU at each. Reduces 8 bytes if all are finite; otherwise also gathers
-/// a few lines per rank.
+/// for a GPU at each tensor. Reduces 8 bytes if all are finite; otherwise also
+/// gathers a few lines per rank.
 DDP_API void verify_finite(
     const NamedTensors& tensors,
     const ProcessGroup& group,
@@ -133,13 +132,13 @@ DDP_API void verify_finite(
 /// parameters, equal on any machine of the same byte order. Not collective.
 DDP_API uint64_t parameter_hash(const torch::nn::Module& module);
 
-/// The base of all wrappers of a module, of any type, so that code which names
-/// parameters can look through it: checkpoints of a wrapper and of the plain
-/// module have the same names.
+/// The base of all wrappers of a module. Code that names parameters looks
+/// through wrappers, so checkpoints of a wrapper and of the plain module have
+/// the same names.
 struct DDP_API WrappedModule {
   virtual ~WrappedModule() = default;
 
-  /// The module inside, which may also be a wrapper.
+  /// The wrapped module, which may also be a wrapper.
   virtual torch::nn::Module& wrapped() = 0;
   virtual const torch::nn::Module& wrapped() const = 0; ///< Likewise.
 };

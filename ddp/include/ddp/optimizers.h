@@ -9,7 +9,7 @@
 namespace ddp {
 
 /// `torch::optim::Adam` with the result of Python's `torch.optim.Adam` on the
-/// CPU, to the last bit.
+/// CPU, bit for bit.
 ///
 /// LibTorch's Adam computes the averages of the gradients differently, so each
 /// step differs from Python's by about 1e-7. Options and state are LibTorch's.
@@ -22,8 +22,9 @@ class DDP_API Adam : public torch::optim::Adam {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::AdamW`, likewise: the weights decay directly and not through
-/// the gradients (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101).
+/// As `Adam`, for `torch::optim::AdamW`: the weights decay directly, not
+/// through the gradients (Loshchilov and Hutter,
+/// https://arxiv.org/abs/1711.05101).
 class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
@@ -31,15 +32,16 @@ class DDP_API AdamW : public torch::optim::AdamW {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::SGD` in one pass: it reads and writes gradient, momentum and
-/// parameter once. LibTorch's step passes over memory for each term.
+/// `torch::optim::SGD` in one pass, which reads and writes gradient, momentum
+/// and parameter once. LibTorch's step passes over memory once per term.
 ///
-/// Options and state are LibTorch's, so schedulers and checkpoints support it.
-/// The kernels, and so the bits, are those of Python's
-/// `torch.optim.SGD(fused=True)`; they differ from LibTorch's in the last bit.
-/// Tensors whose memory layout differs from their parameter's are copied in
-/// each step. `step` throws `c10::Error` for sparse gradients and complex
-/// parameters, and if the first step with momentum is captured in a CUDA graph.
+/// Options and state are LibTorch's, so schedulers and checkpoints work. The
+/// kernels, and thus the bits, are those of Python's
+/// `torch.optim.SGD(fused=True)`; results differ from LibTorch's in the last
+/// bit. A gradient or momentum with another memory layout than its parameter is
+/// copied in each step. `step` throws `c10::Error` for sparse gradients and
+/// complex parameters, and if the first step with momentum is captured in a
+/// CUDA graph.
 class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
@@ -47,8 +49,8 @@ class DDP_API FusedSGD : public torch::optim::SGD {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::Adam`, likewise. No step may be captured in a CUDA graph: the
-/// host counts them.
+/// As `FusedSGD`, for `torch::optim::Adam`. No step may be captured in a CUDA
+/// graph, since the host counts the steps.
 class DDP_API FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
@@ -56,7 +58,7 @@ class DDP_API FusedAdam : public torch::optim::Adam {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::AdamW`, likewise.
+/// As `FusedAdam`, for `torch::optim::AdamW`.
 class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
@@ -70,9 +72,9 @@ class DDP_API FusedAdamW : public torch::optim::AdamW {
 ///     {"state": {0: {"exp_avg": tensor, ...}, ...},
 ///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
 ///
-/// Dictionaries keep the order of insertion. Parameters are numbered through
-/// all groups; those that were never updated have no state. The result shares
-/// the optimizer's tensors. For torch::optim::SGD, Adam, AdamW, RMSprop,
+/// Dictionaries keep the order of insertion. Parameters are numbered across all
+/// groups; those that were never updated have no state. The result shares the
+/// optimizer's tensors. Supports torch::optim::SGD, Adam, AdamW, RMSprop,
 /// Adagrad and LBFGS; throws `c10::NotImplementedError` for others. Not
 /// collective.
 DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
@@ -82,9 +84,9 @@ DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 ///
 /// Tensors are copied to their parameters' dtype and device. Options that only
 /// Python's optimizers have (`foreach`, `fused`, ...) are ignored, except those
-/// that change the result (`maximize`). Throws `c10::ValueError` if one of
-/// these is on, if groups, numbers of parameters or shapes differ, or if
-/// something is missing; then the optimizer has not changed. Not collective.
+/// that change the result (`maximize`). Throws `c10::ValueError` if such an
+/// option is on, if groups, numbers of parameters or shapes differ, or if an
+/// entry is missing; the optimizer then has not changed. Not collective.
 DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);

@@ -11,49 +11,49 @@
 
 namespace ddp {
 
-/// In place of the rank that gets a result: every rank gets it.
+/// As the destination of a result: every rank gets it.
 inline constexpr int64_t kAllRanks = -1;
 
 /// Returns this rank's share of `root`'s tensor.
 ///
 /// `input` is dense, of shape [n, ...], of any dtype except quantized ones, on
 /// any device, with any strides. The other ranks' `input` is ignored and may be
-/// undefined. It is split along dimension 0 as by `tensor_split`: shares differ
-/// by at most one row, the longer ones first. So 3 rows over 2 ranks are 2 + 1,
-/// and ranks after the last row get none. A share is contiguous, on
-/// `group.device()`, in separate memory; in a group of one it may share the
-/// input's.
+/// undefined. The tensor is split along dimension 0 as by `tensor_split`:
+/// shares differ by at most one row, the longer ones first. Two ranks thus
+/// share 3 rows as 2 + 1, and ranks after the last row get none. A share is
+/// contiguous, on `group.device()`, in separate memory; in a group of one it
+/// may share the input's memory.
 ///
-/// Collective. Before it is sent, the whole input is on root's device. Throws
+/// Collective. `root`'s device must have memory for the whole input. Throws
 /// `c10::ValueError` with the same text on all ranks if `root`'s input is
 /// undefined, has no dimension or cannot be moved, if `root` is not a rank, or
-/// if ranks pass different ones. The group can still be used.
+/// if ranks pass different roots. The group can still be used.
 ///
-/// Without gradients. Meant for a batch that one rank has; a sampler gives each
-/// rank its own samples, and nothing is sent. Source: `scatter` of
-/// torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs are 2 +
-/// 2 + 1 there, and 2 + 1 + 1 + 1 here).
+/// Does not record gradients. Use it for a batch that only one rank has;
+/// samplers give ranks their samples without communication. Source: `scatter`
+/// of torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs
+/// become 2 + 2 + 1; this function splits them into 2 + 1 + 1 + 1).
 DDP_API at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root = 0);
 
 /// Returns the shares of all ranks, joined along dimension 0 in the order of
-/// the ranks, on rank `destination`, and an undefined tensor on the others;
-/// with `kAllRanks`, on every rank.
+/// ranks, on rank `destination` (with `kAllRanks`, on every rank). Other ranks
+/// get an undefined tensor.
 ///
 /// Shares are dense, of shape [n, ...], any n >= 0, any dtype, on any device,
 /// with any strides. Their dtypes and all sizes but the first must agree. An
-/// undefined share is empty; if all are undefined, so is the result. The result
-/// is contiguous, on `group.device()`, in separate memory; in a group of one it
-/// may share the input's.
+/// undefined share counts as empty; if all are undefined, so is the result. The
+/// result is contiguous, on `group.device()`, in separate memory; in a group of
+/// one it may share the input's memory.
 ///
 /// Collective. Only ranks that get the result need memory for it. Throws
 /// `c10::ValueError` with the same text on all ranks if shares do not fit
 /// together, if one has no dimension or cannot be moved, if `destination` is
-/// not a rank, or if ranks pass different ones. The group can still be used.
-/// Without gradients. Source: `gather` of torch.nn.parallel, which makes a
-/// vector of tensors without a dimension.
+/// not a rank, or if ranks pass different destinations. The group can still be
+/// used. Does not record gradients. Source: `gather` of torch.nn.parallel,
+/// which joins tensors without a dimension into a vector.
 DDP_API at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,
@@ -67,8 +67,8 @@ struct ParallelForwardOptions {
   /// The rank that gets the result, or `kAllRanks`. Unset: `root`.
   TORCH_ARG(std::optional<int64_t>, destination);
 
-  /// Whether `root`'s input is moved to the group's device, if it is elsewhere;
-  /// if false, an input elsewhere is an error.
+  /// Whether `root`'s input is moved to the group's device; if false, an input
+  /// on another device is an error.
   TORCH_ARG(bool, move_input) = true;
 };
 
@@ -80,7 +80,7 @@ DDP_API at::Tensor parallel_forward(
     const ParallelForwardOptions& options);
 } // namespace detail
 
-/// Forwards a batch that one rank has, each rank a share of it, without
+/// Splits a batch of one rank, runs each rank's forward on its share, without
 /// gradients, and returns the joined output: Python's `DataParallel` for
 /// inference, with one process per device.
 ///
@@ -88,17 +88,19 @@ DDP_API at::Tensor parallel_forward(
 ///
 /// `net` is a module, a `shared_ptr` to one, a module holder, or a callable
 /// that takes a tensor. It takes shape [n, ...] and returns a tensor of shape
-/// [m, ...]. Of a `DistributedDataParallel` the module inside runs. All ranks
-/// pass their own, with equal parameters and buffers (`broadcast_module_state`,
-/// `broadcast_buffers`) and in the same mode, usually `eval()`; the call does
-/// not change them. For `input` and its split see `scatter`, for the result
-/// `gather`. Without rows, `net` runs on rank 0 only.
+/// [m, ...]. For a `DistributedDataParallel`, the wrapped module runs. The
+/// ranks' modules must have equal parameters and buffers
+/// (`broadcast_module_state`, `broadcast_buffers`) and be in the same mode,
+/// usually `eval()`; the call does not change them. `scatter` describes `input`
+/// and its split, `gather` the result. If `input` has no rows, `net` runs on
+/// rank 0 only.
 ///
 /// Collective. If a rank finds an error, all throw it, with that rank's number,
-/// and the group can still be used: `c10::ValueError` as in `scatter` and
-/// `gather`, if the input is not on the group's device and may not be moved,
-/// and if all parameters of a module are on another one; `c10::Error` with the
-/// first words of an exception of forward, once all ranks have run theirs.
+/// and the group can still be used. The error is a `c10::ValueError` as in
+/// `scatter` and `gather`, if the input is not on the group's device and may
+/// not be moved, and if all parameters of a module are on another device. It is
+/// a `c10::Error` with the beginning of the message if a forward throws; all
+/// ranks run their forward first.
 ///
 /// Source: torch.nn.DataParallel's forward.
 template <typename Net>

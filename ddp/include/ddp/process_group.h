@@ -33,27 +33,27 @@ struct ProcessGroupImpl;
 /// collective in the same order with tensors of the same shape and dtype.
 /// Tensors may be on the CPU or, with the backend nccl, on this rank's GPU.
 ///
-/// A collective throws `c10::Error` that names this rank, the operation and the
-/// reason: within seconds if a peer is gone or has failed, with its message if
-/// it left one; at the timeout, with the missing ranks. On a GPU the group's
-/// next use throws. The group and its duplicates cannot be used afterwards.
+/// A collective throws `c10::Error` with this rank, the operation and the
+/// reason: within seconds if a peer is gone or failed, with the peer's message
+/// if any; otherwise at the timeout, with the missing ranks. On a GPU the
+/// group's next use throws. The group and its duplicates cannot be used again.
 class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.
   ProcessGroup();
 
-  /// Wraps an existing group of the program's. Compares the ranks' hosts to
-  /// find its host layout. Collective.
+  /// Wraps an existing group of the program. Compares the ranks' hosts to find
+  /// its host layout. Collective.
   static ProcessGroup from_c10d(
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));
 
-  /// Forms a group of the ranks of `comm`, an `MPI_Comm` of the program's,
-  /// whose messages carry the addresses. The backend is "mpi" unless options or
+  /// Forms a group of the ranks of the program's `MPI_Comm` `comm`, over which
+  /// they exchange addresses. The backend is "mpi" unless options or
   /// DDP_BACKEND name another. MPI must be initialised. `comm` is duplicated;
   /// the program still frees it. Collective over `comm`. Throws
-  /// `c10::ValueError` if `comm` is of another MPI than ddp was built with,
-  /// `c10::Error` if ddp has none, and as `init_process_group` does.
+  /// `c10::ValueError` if ddp was built with another MPI, `c10::Error` if
+  /// without MPI, and as `init_process_group` does.
   template <typename Communicator>
   static ProcessGroup from_mpi(
       Communicator comm,
@@ -61,7 +61,7 @@ class DDP_API ProcessGroup {
     return from_mpi_handle(&comm, sizeof(comm), options);
   }
 
-  int64_t rank() const; ///< Of this process: 0 to `size() - 1`.
+  int64_t rank() const; ///< This process's rank, from 0 to `size() - 1`.
   int64_t size() const; ///< The number of ranks.
 
   /// This process's rank among the group's processes on the same host.
@@ -70,14 +70,14 @@ class DDP_API ProcessGroup {
 
   /// The device of this rank's tensors.
   c10::Device device() const;
-  /// As `ProcessGroupOptions::backend` or, for a group of one, "none".
+  /// The name, as in `ProcessGroupOptions::backend`; "none" for a group of one.
   const std::string& backend() const;
 
-  /// The bound on every wait of this group.
+  /// The longest time that any wait of this group takes.
   std::chrono::milliseconds timeout() const;
 
-  /// The key-value store at which the ranks met, under a prefix of this group;
-  /// null for a group of one. To use it, and `c10d()`, include Store.hpp and
+  /// The key-value store of the rendezvous, under a prefix of this group; null
+  /// for a group of one. To use it and `c10d()`, include Store.hpp and
   /// ProcessGroup.hpp from torch/csrc/distributed/c10d.
   c10::intrusive_ptr<c10d::Store> store() const;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const; ///< LibTorch's group.
@@ -86,12 +86,12 @@ class DDP_API ProcessGroup {
   /// Collective. Throws `c10::ValueError` for `kMean` of integers.
   void all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
-  /// As `all_reduce`, without waiting; do not touch `tensor` until `wait()`.
-  /// Throws `c10::ValueError` if it is not contiguous, or for `kMean`.
+  /// As `all_reduce`, without waiting; do not use `tensor` until `wait()`.
+  /// Throws `c10::ValueError` if `tensor` is not contiguous, or for `kMean`.
   Work all_reduce_async(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
   /// Returns the tensors of all ranks, by rank. Their dtypes and all sizes but
-  /// the first must agree; the first may differ (also be 0). Collective.
+  /// the first must agree; the first size may differ, and be 0. Collective.
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) const;
 
   /// Returns the strings of all ranks, by rank; lengths may differ. Collective.
@@ -100,30 +100,30 @@ class DDP_API ProcessGroup {
   /// Replaces `tensor` by `root`'s. Collective. Throws if `root` is not a rank.
   void broadcast(at::Tensor tensor, int64_t root = 0) const;
 
-  /// As `broadcast`, without waiting; do not touch `tensor` until `wait()`.
-  /// Throws `c10::ValueError` if it is not contiguous.
+  /// As `broadcast`, without waiting; do not use `tensor` until `wait()`.
+  /// Throws `c10::ValueError` if `tensor` is not contiguous.
   Work broadcast_async(at::Tensor tensor, int64_t root = 0) const;
 
-  /// Returns `root`'s string and ignores the others'. Collective.
+  /// Returns `root`'s string; the other ranks' are ignored. Collective.
   std::string broadcast(const std::string& text, int64_t root = 0) const;
 
   /// Returns when every rank has called it. Collective.
   void barrier() const;
 
-  /// A group of the same ranks with a separate communicator. A group from
-  /// `from_c10d` cannot be connected again and returns itself. Collective.
+  /// A group of the same ranks with a separate communicator; a group from
+  /// `from_c10d` cannot connect again and returns itself. Collective.
   ProcessGroup duplicate() const;
 
   /// The group of the ranks that pass the same `color` (>= 0), ordered by `key`
   /// and then by rank, with this group's backend. A rank that passes -1, or is
-  /// alone with its color, gets a group of one. The first group's rank 0 serves
-  /// the store of all parts. A group from `from_c10d` can be split if it has a
-  /// store, gloo or nccl, and one host. Collective over this group.
+  /// alone with its color, gets a group of one. Rank 0 of the first group
+  /// serves the store of all parts. A group from `from_c10d` can be split if it
+  /// has a store, gloo or nccl, and one host. Collective over this group.
   ProcessGroup split(int64_t color, int64_t key = 0) const;
 
   /// Waits for every rank and closes the connections. No copy of the group can
   /// be used afterwards, but duplicates and Reducers can. Optional: ranks may
-  /// also just leave `main`, in any order. Collective.
+  /// also leave `main` without it, in any order. Collective.
   void shutdown();
 
  private:
@@ -139,11 +139,11 @@ class DDP_API ProcessGroup {
   std::shared_ptr<detail::ProcessGroupImpl> impl_;
 };
 
-/// Forms the group of the processes that ddprun, torchrun, mpirun, srun or RANK
-/// and WORLD_SIZE name, else a group of one. Call it once per process.
-/// Collective; at the timeout every rank that arrived throws `c10::Error` with
-/// the missing ranks. Throws `c10::ValueError` if options or environment
-/// contradict each other or cannot be read.
+/// Forms the group of the processes that ddprun, torchrun, mpirun or srun
+/// started, or that RANK and WORLD_SIZE name, otherwise a group of one. Call it
+/// once per process. Collective; at the timeout every rank that arrived throws
+/// `c10::Error` with the missing ranks. Throws `c10::ValueError` if options and
+/// environment are invalid or contradict each other.
 [[nodiscard]] DDP_API ProcessGroup
 init_process_group(const ProcessGroupOptions& options = {});
 

@@ -20,28 +20,30 @@ struct ProcessGroupOptions {
   /// memory), "hierarchical" (CPU, shm within hosts and gloo between them;
   /// groups split from it get the backend for their hosts) or "auto": nccl if
   /// every local rank has a GPU; else shm on one host, hierarchical if several
-  /// hosts have several ranks, gloo if each has one. Over gloo, results have
-  /// the bits of Python's DistributedDataParallel. Environment: DDP_BACKEND.
+  /// hosts have several ranks, gloo if each has one. Over gloo, results equal
+  /// those of Python's DistributedDataParallel bit for bit. Environment:
+  /// DDP_BACKEND.
   TORCH_ARG(std::string, backend);
 
-  /// Bounds every wait: for the other ranks to arrive, and for each collective.
-  /// Environment: DDP_TIMEOUT, in seconds. Default: 10 minutes.
+  /// The limit of every wait, for the other ranks to arrive and for each
+  /// collective. Environment: DDP_TIMEOUT, in seconds. Default: 10 minutes.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
-  /// After how long a wait for other ranks is reported on stderr, once: the
-  /// call of the program, the missing ranks, and the calls in which those wait
-  /// instead. Environment: DDP_WAIT_NOTICE, in seconds. Default: 10 seconds.
+  /// The time after which a wait for other ranks is reported on stderr, once,
+  /// with the program's call, the missing ranks, and the calls in which they
+  /// wait. Environment: DDP_WAIT_NOTICE, in seconds. Default: 10 seconds.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, wait_notice);
 
   /// This process's rank, in [0, world_size). Environment: RANK, or the
   /// variables of mpirun, srun and others.
   TORCH_ARG(std::optional<int64_t>, rank);
 
-  /// Number of processes. Environment: WORLD_SIZE, or likewise. Default: 1.
+  /// Number of processes. Environment: WORLD_SIZE, or as for `rank`.
+  /// Default: 1.
   TORCH_ARG(std::optional<int64_t>, world_size);
 
-  /// Host name or address of rank 0. Environment: MASTER_ADDR. Default: found
-  /// over PMIx or MPI, or from Slurm's variables.
+  /// Host name or address of rank 0. Environment: MASTER_ADDR. Default: from
+  /// PMIx, MPI or Slurm's variables.
   TORCH_ARG(std::string, master_addr);
 
   /// TCP port on that host. Environment: MASTER_PORT.
@@ -49,9 +51,10 @@ struct ProcessGroupOptions {
 
   /// Network interface ("eth1") over which gloo and NCCL reach other hosts,
   /// unless GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME name another; may differ
-  /// between hosts. If MASTER_ADDR is an address of it, rank 0's store listens
-  /// only there. Environment: DDP_INTERFACE. Default: for gloo, the interface
-  /// over which this host reaches MASTER_ADDR; for NCCL, NCCL's choice.
+  /// between hosts. If MASTER_ADDR is an address of this interface, rank 0's
+  /// store listens only there. Environment: DDP_INTERFACE. Default: for gloo,
+  /// the interface over which this host reaches MASTER_ADDR; for NCCL, NCCL's
+  /// choice.
   TORCH_ARG(std::string, interface);
 
   /// The device of tensors: `torch::kCPU` or `torch::kCUDA`, the latter with an
@@ -60,25 +63,25 @@ struct ProcessGroupOptions {
   /// and no host has more ranks than usable GPUs, else CPU.
   TORCH_ARG(std::optional<c10::Device>, device);
 
-  /// Whether ranks may share one GPU, over gloo, if there are fewer GPUs than
-  /// ranks: for experiments. Environment: DDP_SHARE_GPUS (0 or 1). Default: no,
-  /// and naming one GPU for two ranks is an error.
+  /// Whether ranks may share a GPU, over gloo, if there are fewer GPUs than
+  /// ranks; for experiments. Environment: DDP_SHARE_GPUS (0 or 1). Default: no;
+  /// two ranks on one GPU are then an error.
   TORCH_ARG(std::optional<bool>, share_gpus);
 
-  /// Whether ranks compare their training: gradients in the first two
-  /// backwards, parameters in the group's first three checkpoints and at the
-  /// end of a Reducer. They warn if gradients are all equal or parameters
-  /// differ. Must be the same on all ranks. Each comparison costs one pass over
-  /// the tensors. Environment: DDP_CHECK_REPLICAS (0 or 1). Default: yes.
+  /// Whether ranks compare gradients in the first two backwards, and parameters
+  /// in the group's first three checkpoints and at the end of a Reducer. They
+  /// warn if all gradients are equal or parameters differ. Must be the same on
+  /// all ranks. Each comparison costs one pass over the tensors. Environment:
+  /// DDP_CHECK_REPLICAS (0 or 1). Default: yes.
   TORCH_ARG(std::optional<bool>, check_replicas);
 
   /// Whether an uncaught exception is reported to the other ranks, whose waits
-  /// then throw with its message, and written to the file that
-  /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report. A crash
-  /// by a signal is written there with its stack. `init_process_group`
-  /// therefore installs a handler before that of `std::terminate`. If the file
-  /// is named, it also handles SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT,
-  /// unless another handler is installed.
+  /// then throw with its message. It is also written to the file that
+  /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report, as is
+  /// the stack of a crash by a signal. `init_process_group` installs a handler
+  /// in front of `std::terminate`'s. If the variable is set, it also handles
+  /// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, unless another handler is
+  /// installed.
   TORCH_ARG(bool, report_uncaught) = true;
 };
 

@@ -21,19 +21,19 @@ DDP_API uint64_t manual_seed(uint64_t seed, const ProcessGroup& group);
 /// reports in a warning, so that the run can be repeated. Collective.
 DDP_API uint64_t manual_seed(const ProcessGroup& group);
 
-/// A seed for values that must differ over ranks and repeat in each run, for
-/// instance for a `std::mt19937` of the program's. With `m` a step of
+/// A seed for values that must differ between ranks and repeat in each run, for
+/// instance for a `std::mt19937` of the program. Let `m` be a step of
 /// SplitMix64 (Steele, Lea and Flood: Fast splittable pseudorandom number
-/// generators, 2014), `x = m(m(seed) ^ epoch)`, and numbers modulo 2^64, it has
-/// the upper 32 bits of `m(x ^ rank)` and the lower ones of `x + 0x9e3779b1 *
-/// rank`. Some generators use the lower bits only (LibTorch's on the CPU); they
-/// differ for all ranks of an epoch. Not collective.
+/// generators, 2014), and `x = m(m(seed) ^ epoch)`, modulo 2^64. The seed has
+/// the upper 32 bits of `m(x ^ rank)` and the lower 32 bits of
+/// `x + 0x9e3779b1 * rank`. The lower bits, which some generators use alone
+/// (LibTorch's on the CPU), differ for all ranks of an epoch. Not collective.
 DDP_API uint64_t rank_seed(uint64_t seed, int64_t epoch, int64_t rank);
 
 /// Seeds LibTorch's generators with `rank_seed(seed, epoch, group.rank())`, and
-/// returns it. From then on the ranks draw different numbers, for dropout and
-/// augmentation. `manual_seed` leaves the ranks' generators equal, and nothing
-/// else in this library makes them differ. Call it after the weights are
+/// returns this seed. From then on the ranks draw different numbers, for
+/// dropout and augmentation. After `manual_seed` all ranks draw equal numbers,
+/// and nothing else in this library changes that. Call it after the weights are
 /// initialised, and again in each epoch, so that an epoch can be repeated
 /// alone. Not collective.
 DDP_API uint64_t
@@ -41,8 +41,8 @@ seed_rank_streams(uint64_t seed, int64_t epoch, const ProcessGroup& group);
 
 /// A seed for one sample of a dataset: `m(x ^ ~index)`, as in `rank_seed`. A
 /// data loader's workers use LibTorch's generators in an order that varies
-/// between runs. A dataset that seeds a separate generator with it in
-/// `get(index)` gives the same samples for any number of workers and ranks. Not
+/// between runs. A dataset whose `get(index)` seeds a separate generator with
+/// this seed gives the same samples for any number of workers and ranks. Not
 /// collective.
 DDP_API uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 
@@ -51,22 +51,23 @@ DDP_API uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 /// this LibTorch's format. Not collective; ranks may differ.
 DDP_API torch::OrderedDict<std::string, at::Tensor> random_state();
 
-/// Puts generators into the states that `random_state` returned. States of GPUs
-/// that this process does not have are ignored. Throws `c10::Error` for an
-/// invalid state. Not collective.
+/// Restores the states that `random_state` returned. States of GPUs that this
+/// process does not have are ignored. Throws `c10::Error` for an invalid state.
+/// Not collective.
 DDP_API void set_random_state(
     const torch::OrderedDict<std::string, at::Tensor>& state);
 
-/// The state of a generator of the standard library, such as `std::mt19937`, as
-/// a uint8 tensor of shape [bytes] on the CPU, to save with the others.
+/// The state of a standard library's generator, such as `std::mt19937`, as a
+/// uint8 tensor of shape [bytes] on the CPU, for checkpoints.
 template <typename Generator>
 at::Tensor generator_state(const Generator& generator) {
   std::ostringstream text;
-  text << generator; // as the standard says, in any locale
+  text << generator; // as the standard requires, in any locale
   return detail::to_bytes(text.str());
 }
 
-/// Puts it into that state. Throws `c10::ValueError` for an invalid tensor.
+/// Restores a `generator_state`. Throws `c10::ValueError` for an invalid
+/// tensor.
 template <typename Generator>
 void set_generator_state(Generator& generator, const at::Tensor& state) {
   DDP_CHECK_VALUE(
@@ -81,12 +82,12 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
   generator = read;
 }
 
-/// Makes LibTorch compute the same bits in each run, or throw if it has no such
-/// algorithm: `torch.use_deterministic_algorithms(True)`, cuDNN's deterministic
-/// algorithms without benchmarking, and the workspace setting that cuBLAS needs
-/// (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is set). Call it before CUDA is
-/// used, on all ranks; not collective. `deterministic` false turns the first
-/// two off again.
+/// Makes LibTorch compute the same bits in each run, or throw if it has no
+/// deterministic algorithm. Sets `torch.use_deterministic_algorithms(True)`,
+/// cuDNN's deterministic algorithms without benchmarking, and the workspace
+/// that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is set). Call
+/// it before CUDA is used, on all ranks; not collective. With `deterministic`
+/// false, turns the first two off again.
 DDP_API void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

@@ -22,46 +22,46 @@ struct ReducerImpl;
 
 /// Averages gradients over ranks during `backward()`.
 ///
-/// Attach one to a module or a list of parameters; the training loop does not
-/// change. After `backward()`, each `grad()` is the mean over ranks of the
+/// Attach a Reducer to a module or a list of parameters; the training loop does
+/// not change. After `backward()`, each `grad()` is the mean over ranks of the
 /// computed gradients. Each backward outside `no_sync` reduces, even a second
-/// one over a graph or over another output; all ranks must run the same ones.
+/// one over a graph or another output; all ranks run the same ones.
 ///
-/// Ranks may use different parameters. If some ranks have a gradient since the
+/// Ranks may use different parameters. If any rank has a new gradient since the
 /// last reduction, it is averaged with the others' (an earlier one, or zero).
 /// If no rank has one, the gradient does not change. A backward must reach at
-/// least one of its parameters, or `finish_backward()` must follow it.
+/// least one parameter, or `finish_backward()` must follow it.
 ///
-/// Attach after the module was moved to its device and dtype: if it is
-/// converted later, the next backward throws. Parameters may be frozen and
+/// Attach it after the module was moved to its device and dtype: if the module
+/// is converted later, the next backward throws. Parameters may be frozen and
 /// unfrozen between backwards, equally on all ranks. After a backward the
 /// gradients are slices of the buckets. Optimizers, clipping and `zero_grad()`
-/// work on them. Clone a gradient that must outlive the next backward.
+/// work as usual. Clone a gradient that must outlive the next backward.
 ///
 /// Over gloo, values equal those of Python's DistributedDataParallel with the
 /// same options bit for bit. If ranks differ, a peer fails or a gradient cannot
-/// be reduced, backward throws a `c10::Error` with the reason. That Reducer
+/// be reduced, backward throws a `c10::Error` with the reason. The Reducer
 /// cannot be used again; all ranks may construct a new one.
 ///
-/// A group of one without a backend reduces nothing, and first refuses what a
-/// larger one would. Not thread-safe; destroy it on all ranks or on none.
+/// A group of one without a backend reduces nothing, but makes the same checks
+/// as a larger group. Not thread-safe; destroy it on all ranks or on none.
 class DDP_API Reducer {
  public:
-  /// Manages the parameters of `target`: a module (a shared pointer, a module
+  /// Reduces the gradients of `target`: a module (a shared pointer, a module
   /// holder or, if it outlives the Reducer, a reference), a TorchScript module,
-  /// or leaf tensors that require gradients, in a vector or with names for
-  /// messages, as `named_parameters()` returns them. Unless
-  /// `options.init_sync()` is off, checks that all ranks have the same model
-  /// and gives them rank 0's parameters and buffers. Collective. Throws
-  /// `c10::ValueError`, with names, if no parameter requires a gradient, one
-  /// belongs to another Reducer, or (on all ranks) ranks differ.
+  /// or leaf tensors that require gradients, in a vector or, with names, as
+  /// from `named_parameters()`. Unless `options.init_sync()` is off, checks
+  /// that all ranks have the same model and gives them rank 0's parameters and
+  /// buffers. Collective. Throws `c10::ValueError`, with names, if no parameter
+  /// requires a gradient, if one belongs to another Reducer, or (on all ranks)
+  /// if ranks differ.
   [[nodiscard]] Reducer(
       const detail::ReducerTarget& target,
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
   Reducer(Reducer&&) noexcept; ///< Moves; hooks and parameters stay attached.
-  Reducer& operator=(Reducer&&) noexcept; ///< Detaches its own first.
+  Reducer& operator=(Reducer&&) noexcept; ///< Detaches first.
 
   /// Detaches from the parameters, which keep their gradients. Not collective.
   ~Reducer();
@@ -71,7 +71,7 @@ class DDP_API Reducer {
   /// backward after it reduces the sum. Guards nest. All ranks must agree.
   [[nodiscard]] NoSyncGuard no_sync();
 
-  /// Whether no guard lives, so that a backward would communicate.
+  /// Whether a backward would communicate: no guard of `no_sync` lives.
   bool synchronizes() const;
 
   /// Takes part in this step's reduction if this rank ran no backward or its
@@ -79,30 +79,30 @@ class DDP_API Reducer {
   /// step, on all ranks, or never. Collective, except under `no_sync`.
   void finish_backward();
 
-  /// Lets ranks have different numbers of steps while it lives. Other objects,
-  /// such as a `ZeroRedundancyOptimizer`, share a `Join` with `joinable()`.
-  /// Throws `c10::ValueError` if `skip_all_reduce_unused_params` is set.
+  /// Lets ranks have different numbers of steps while the `Join` lives. Use
+  /// `joinable()` to share one with a `ZeroRedundancyOptimizer`. Throws
+  /// `c10::ValueError` if `skip_all_reduce_unused_params` is set.
   [[nodiscard]] Join join(const JoinOptions& options = {});
   Joinable& joinable(); ///< To share a `Join`; see `join`.
 
   /// From now on each backward that reduces ends with the optimizer's step,
   /// with the same bits: a bucket's parameters are stepped as soon as it is
-  /// reduced, while others are being reduced. Omit `optimizer.step()`. The
-  /// optimizer must live as long as this Reducer and treat parameters
-  /// separately: throws `c10::ValueError` for others, such as `LBFGS`. Excludes
-  /// clipping by the norm of all gradients and a second backward over the same
-  /// graph. Also in a group of one. Collective. Source:
+  /// reduced, while other buckets are in flight. Omit `optimizer.step()`. The
+  /// optimizer must outlive this Reducer and treat parameters separately:
+  /// throws `c10::ValueError` for others, such as `LBFGS`. Excludes clipping by
+  /// the norm of all gradients and a second backward over the same graph. Works
+  /// in a group of one. Collective. Source:
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
-  /// `torch::nn::utils::clip_grad_norm_` of all its parameters, with one norm
-  /// and one scaling per bucket; call it after the backward. Returns the norm
-  /// before clipping, a double on the gradients' device, without waiting
-  /// for a GPU. Its relative error is 1e-5 at most, unless powers of gradients
-  /// by `norm_type` (> 0, also infinity) leave the range of float (for doubles,
-  /// of double). As in Python, it is then infinite (gradients become zero) or
-  /// too small. With `error_if_nonfinite`, waits and throws `c10::Error` if the
-  /// norm is infinite or NaN. Not collective.
+  /// `torch::nn::utils::clip_grad_norm_` of all parameters, with one norm and
+  /// one scaling per bucket; call it after the backward. Returns the norm
+  /// before clipping, a double on the gradients' device, without waiting for a
+  /// GPU. Its relative error is 1e-5 at most, unless powers of gradients by
+  /// `norm_type` (> 0, also infinity) leave the range of float (for doubles, of
+  /// double). As in Python, the norm is then infinite (gradients become zero)
+  /// or too small. With `error_if_nonfinite`, waits and throws `c10::Error` if
+  /// the norm is infinite or NaN. Not collective.
   at::Tensor clip_grad_norm(
       double max_norm,
       double norm_type = 2.,
@@ -111,22 +111,22 @@ class DDP_API Reducer {
   /// Each bucket's indices into `parameters()`, in the order of reduction.
   std::vector<BucketIndices> buckets() const;
 
-  /// All its parameters, also frozen ones, in the order of registration.
+  /// All parameters, also frozen ones, in the order of registration.
   std::vector<at::Tensor> parameters() const;
 
-  /// The layout of the buckets, on which bits depend, and the communication
-  /// hook's state. A run that resumes with it (`TrainingState::add`) adds
+  /// The bucket layout, on which the bits of sums depend, and the communication
+  /// hook's state. A run that resumes with it (`TrainingState::add`) sums
   /// gradients like one that never stopped. Equal on all ranks. Call this and
   /// the methods below between backwards. Not collective.
   c10::IValue state_dict() const;
 
   /// Lays the buckets out immediately as in `state`, which all ranks must load.
   /// Bucket sizes and whether buckets are rebuilt come from this Reducer's
-  /// options. Throws `c10::Error` if `state` is of other parameters, with their
-  /// names; then nothing has changed. Not collective.
+  /// options. Throws `c10::Error`, with names, if `state` is of other
+  /// parameters; then nothing has changed. Not collective.
   void load_state_dict(const c10::IValue& state);
 
-  /// `CommHook::rank_state_dict`; `TrainingState::add` keeps it for each rank.
+  /// `CommHook::rank_state_dict`; `TrainingState::add` saves it for each rank.
   c10::IValue rank_state_dict() const;
   void load_rank_state_dict(const c10::IValue& state); ///< See above.
 

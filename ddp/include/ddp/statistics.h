@@ -23,43 +23,44 @@ class Reducer;
 /// Python's DDPLoggingData, except `num_timed`. Indices are those of
 /// `Reducer::parameters()`. Parameters with sparse gradients are in no bucket.
 ///
-/// Times are taken in the first 10 backwards that reduce, and then in each
-/// `ReducerOptions::sample_rate`th; averages are over those. They are host
-/// times: on a GPU, until the work was queued.
+/// Times are measured in the first 10 backwards that reduce, and then every
+/// `ReducerOptions::sample_rate` backwards; averages are over these. They are
+/// host times: on a GPU, until the work was queued.
 struct Statistics {
-  using Duration = std::chrono::nanoseconds; ///< A time's type.
+  using Duration = std::chrono::nanoseconds; ///< The type of times.
 
   /// The number of backwards that were reduced.
   int64_t iteration = 0;
-  int64_t num_parameter_tensors = 0; ///< Of all that are reduced.
-  int64_t total_parameter_size_bytes = 0; ///< Of all that are reduced.
+  int64_t num_parameter_tensors = 0; ///< The number of reduced parameters.
+  int64_t total_parameter_size_bytes = 0; ///< The size of these parameters.
   /// The communication hook's type, such as "ddp::AllReduceHook".
   std::string comm_hook;
 
-  /// The first layout: in bytes, in the order of reduction.
+  /// Bucket sizes of the first layout, in bytes, in the order of reduction.
   std::vector<int64_t> bucket_sizes;
-  /// The layout since buckets were rebuilt, likewise.
+  /// Bucket sizes since buckets were rebuilt, likewise.
   std::vector<int64_t> rebuilt_bucket_sizes;
   /// The indices of the parameters in each of these buckets.
   std::vector<BucketIndices> rebuilt_per_bucket_param_indices;
   bool has_rebuilt_buckets = false; ///< Whether the layout has changed.
 
-  /// The number of timed backwards. The fields below are of the last of them.
+  /// The number of timed backwards. The fields below describe the last of them.
   int64_t num_timed = 0;
   /// The order in which gradients were ready.
   std::vector<size_t> prev_iteration_grad_ready_order_indices;
   int64_t num_buckets_reduced = 0; ///< In this backward.
-  /// In bytes: parameters without a new gradient on this rank.
+  /// The size of parameters without a new gradient on this rank, in bytes.
   int64_t unused_parameter_size = 0;
 
-  /// The last forward before it. Set by a `DistributedDataParallel` only.
+  /// The last forward before this backward. Only `DistributedDataParallel` sets
+  /// it.
   std::optional<Duration> forward_compute_time;
-  /// From the first gradient (the wrapper: from the first output that backward
-  /// reaches) until this rank had all its gradients.
+  /// From the first gradient (with the wrapper, from the first output that
+  /// backward reaches) until this rank had all its gradients.
   Duration backward_compute_time{};
   /// From the start of the first bucket's reduction until all waits have ended.
   Duration backward_comm_time{};
-  /// The overlap of these two times.
+  /// The overlap of the two times above.
   Duration backward_compute_comm_overlap_time{};
 
   /// The average of `forward_compute_time`.
@@ -74,7 +75,7 @@ struct Statistics {
 
 /// The times of a bucket, from the first gradient of its backward.
 struct BucketTimes {
-  using Duration = std::chrono::nanoseconds; ///< A time's type.
+  using Duration = std::chrono::nanoseconds; ///< The type of times.
 
   int64_t bytes = 0; ///< The size of its gradients.
   /// When all its gradients were ready.
@@ -88,11 +89,11 @@ struct BucketTimes {
   std::optional<Duration> waited; ///< When that wait ended.
 };
 
-/// The buckets of one backward. An unset time was not reached.
+/// The times of one backward. An unset time was not reached.
 struct Timeline {
-  /// Counts reductions, from 1.
+  /// The number of the reduction, from 1.
   int64_t step = 0;
-  /// In the order of reduction.
+  /// The times of each bucket, in the order of reduction.
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
@@ -112,13 +113,12 @@ DDP_API std::string summary(
     const Reducer& reducer);
 }
 
-/// A table in ASCII. For each module with parameters of its own: its type, its
-/// numbers of elements and bytes, the bytes of the gradients that are reduced,
-/// and their buckets, counted from 1; then the totals, and
-/// `reducer.statistics()`. A parameter of several modules counts for the first.
-/// `net` is a module, a pointer to one or a module holder; of a
-/// `DistributedDataParallel` the module inside is shown. Call it between
-/// backwards. Not collective.
+/// An ASCII table. A row for each module with direct parameters has its type,
+/// numbers of elements and bytes, the bytes of reduced gradients, and their
+/// buckets, counted from 1. Totals and `reducer.statistics()` follow. A
+/// parameter of several modules counts for the first. `net` is a module, a
+/// pointer to one or a module holder; for a `DistributedDataParallel`, the
+/// wrapped module is shown. Call it between backwards. Not collective.
 template <typename Net>
 std::string summary(const Net& net, const Reducer& reducer) {
   if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {

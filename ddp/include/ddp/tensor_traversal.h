@@ -4,15 +4,15 @@
 
 namespace ddp {
 
-/// Whether `visit_tensors` looks inside a `T` (references and const aside). It
-/// looks inside
+/// Whether `visit_tensors` looks inside a `T` (ignoring references and const).
+/// It looks inside
 ///
 /// - `at::Tensor`,
 /// - `std::optional`, `vector`, `array`, `list`, `deque`, `pair`, `tuple`, and
 /// the values of `map` and `unordered_map`,
 /// - the values of `torch::OrderedDict`, `torch::data::Example`, and
 ///   `PackedSequence` except its batch sizes, which belong on the CPU,
-/// - the program's types that have a `visit_tensors`, see there,
+/// - types of the program with a `visit_tensors` function (see `VisitTensors`),
 ///
 /// and combinations of these. Elements that are const or references, and
 /// pointers, are not visited.
@@ -21,11 +21,11 @@ inline constexpr bool has_tensors_v = detail::Traversal<
     std::remove_cv_t<std::remove_reference_t<T>>>::kHasTensors;
 
 /// Calls `visitor(tensor)` for each tensor inside `value`, in order, including
-/// undefined ones. It gets an `at::Tensor&` and may replace the tensor, or a
-/// `const at::Tensor&` if `value` is const. It does nothing for a type without
+/// undefined ones. The visitor gets an `at::Tensor&`, which it may replace, or
+/// a `const at::Tensor&` if `value` is const. Does nothing for a type without
 /// tensors (`has_tensors_v`).
 ///
-/// A struct is visited if it has a function of this name, which passes each
+/// A struct is visited if it has a function `visit_tensors`, which passes each
 /// member that may hold tensors to the visitor:
 ///
 ///     struct Sample {
@@ -39,9 +39,9 @@ inline constexpr bool has_tensors_v = detail::Traversal<
 ///       visitor(sample.boxes);
 ///     }
 ///
-/// It must be in the struct's namespace, or a friend defined inside the struct,
-/// and visible where the struct is used. The same function serves const values,
-/// with const tensors, so it must not change the struct itself.
+/// This function must be in the struct's namespace, or a friend defined inside
+/// the struct, and visible where the struct is used. It also serves const
+/// values, with const tensors, so it must not change the struct itself.
 struct VisitTensors {
   /// Calls `visitor` with each tensor inside `value`.
   template <typename T, typename Visitor>

@@ -12,14 +12,14 @@ enum class ReduceOp { kSum, kMean, kMin, kMax };
 /// A collective in progress.
 class DDP_API Work {
  public:
-  /// A completed one.
+  /// A completed collective.
   Work();
-  Work(Work&&) noexcept; ///< The moved one is a completed one.
+  Work(Work&&) noexcept; ///< The moved-from `Work` is completed.
   Work& operator=(Work&&) noexcept; ///< Likewise.
   ~Work();
 
-  /// Blocks until the tensors may be used: on CPU until they hold the result;
-  /// on CUDA it makes the current stream wait. Throws as collectives do.
+  /// Waits until the tensors may be used: blocks on the CPU; makes the current
+  /// stream wait on CUDA. Throws as collectives do.
   void wait();
 
  private:

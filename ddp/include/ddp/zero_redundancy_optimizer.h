@@ -16,10 +16,9 @@ namespace ddp {
 
 /// Options of `ZeroRedundancyOptimizer`, with Python's names and defaults.
 struct ZeroRedundancyOptions {
-  /// Whether parameters become slices of one buffer for each rank, dtype and
-  /// device, which is sent directly. Otherwise each step copies them into
-  /// messages and back. References to a parameter's old memory, such as views
-  /// of it, do not follow.
+  /// Whether parameters become slices of one buffer per rank, dtype and device,
+  /// which is sent directly. Otherwise each step copies them into messages and
+  /// back. Existing views of a parameter's old memory do not follow.
   TORCH_ARG(bool, parameters_as_bucket_view) = false;
 };
 
@@ -29,19 +28,20 @@ struct ZeroRedundancyOptions {
 ///     ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         net->parameters(), group, torch::optim::AdamOptions(1e-3));
 ///
-/// Each parameter belongs to one rank: by size, the largest first, each to the
-/// rank with the least. A rank's `step` updates its own parameters and sends
-/// their values to all ranks, so that a rank stores its share of the moments
-/// only. The bits are those of the unsharded optimizer if gradients are equal
-/// on all ranks, as after a backward with a `Reducer`.
+/// Each parameter belongs to one rank: the largest first, each to the rank with
+/// the fewest elements. A rank's `step` updates its own parameters and sends
+/// their values to all ranks. A rank thus stores only its shard of the state.
+/// The bits are those of the unsharded optimizer if gradients are equal on all
+/// ranks, as after a backward with a `Reducer`.
 ///
 /// It is an `Optimizer`: learning rates, schedulers, `zero_grad()` and added
-/// groups work as usual, but must be the same on all ranks. `state()` has this
-/// rank's part only. `TrainingState` and `CheckpointManager` save and load it
-/// like the unsharded optimizer, on any number of ranks, sharded or not.
+/// groups work as usual, but must be the same on all ranks. `state()` contains
+/// only this rank's part. `TrainingState` and `CheckpointManager` save and load
+/// it like the unsharded optimizer, on any number of ranks, sharded or not.
 /// `Reducer::step_in_backward` and `ElasticRun::sync` refuse it. In a `Join`,
-/// ranks without inputs also step. Source: the sharing is that of
-/// torch/distributed/optim/zero_redundancy_optimizer.py.
+/// ranks without inputs also step. Source:
+/// torch/distributed/optim/zero_redundancy_optimizer.py assigns parameters in
+/// the same way.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   static_assert(
@@ -57,7 +57,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       : Optimizer(std::move(parameters)), shards_(group, false) {
     shards_.assign(*this);
   }
-  /// With the optimizer's options and those of the sharding.
+  /// As above, with options of the optimizer and of the sharding.
   template <typename Parameters, typename Options>
   ZeroRedundancyOptimizer(
       Parameters parameters,
@@ -76,7 +76,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
     at::Tensor loss;
-    if (closure) { // as every optimizer does first: it sees all parameters
+    if (closure) { // first, as in every optimizer: it sees all parameters
       const at::AutoGradMode with_gradients(true);
       loss = closure();
     }
@@ -86,21 +86,21 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// On rank `to`, returns the whole state as `optimizer_state` does for the
-  /// unsharded optimizer, on the CPU; on others, their part. Every rank briefly
-  /// holds each part. Collective. Throws if `to` is not a rank.
+  /// unsharded optimizer, on the CPU; on other ranks, their part. Every rank
+  /// briefly holds each part. Collective. Throws if `to` is not a rank.
   c10::IValue state_dict(int64_t to = 0) {
     return shards_.state_dict(*this, to);
   }
 
-  /// This rank's part only, for one file per rank: no rank holds the whole
+  /// Only this rank's part, for one file per rank: no rank holds the whole
   /// state. The result shares the optimizer's tensors. Not collective.
   c10::IValue local_state_dict() {
     return shards_.local_state_dict(*this);
   }
 
-  /// Loads this rank's part of either state, or of the unsharded optimizer's.
-  /// Throws as `load_optimizer_state` does, and `c10::ValueError` if a part is
-  /// another rank's or of another number of ranks. Not collective.
+  /// Loads this rank's part of either state, or of an unsharded optimizer's
+  /// state. Throws as `load_optimizer_state` does, and `c10::ValueError` if a
+  /// part is from another rank or another number of ranks. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

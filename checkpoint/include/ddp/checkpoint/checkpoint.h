@@ -18,15 +18,13 @@ namespace ddp {
 /// Only rank 0 writes, from any device. The file is replaced as a whole or,
 /// after any failure, not at all. Names are those of Python's `state_dict()`; a
 /// wrapper (`DistributedDataParallel`) and the plain module give the same file.
-/// The extension selects the format: `.safetensors`, which Python reads with
-/// `safetensors.torch.load_file`, or `.pt` and `.pth`, which Python reads with
-/// `torch.load`.
+/// The extension selects the format. Python reads `.safetensors` with
+/// `safetensors.torch.load_file`, and `.pt` and `.pth` with `torch.load`.
 ///
-/// Without a group, the calling process writes; several processes would each
-/// write the same file.
+/// Without a group, each calling process writes the file.
 ///
 /// Collective: every rank returns when the file is on the disk, or throws
-/// `c10::Error` with rank 0's reason. The write must end within the group's
+/// `c10::Error` with rank 0's reason. The write must finish within the group's
 /// timeout. Throws `c10::ValueError` for any other extension. Warns if ranks
 /// give different paths, and uses rank 0's.
 DDP_API void save_checkpoint(
@@ -44,25 +42,25 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected_keys;
 };
 
-/// Reads into `module`, wrapped or plain, a file that `save_checkpoint`,
-/// `TrainingState::save`, or Python wrote.
+/// Loads a file that `save_checkpoint`, `TrainingState::save` or Python wrote
+/// into `module`, wrapped or plain.
 ///
-/// A file of a whole training, such as Python's `torch.save({"model":
-/// model.state_dict(), "epoch": 3}, path)`, has the module's tensors in a
-/// separate entry, which `options` can name. Unless `options` change this, only
-/// rank 0 reads, and sends the values to the others: only its host needs the
-/// file. The prefix `module.` of Python's DistributedDataParallel is ignored in
-/// names. Values are converted to the dtype of the parameter or buffer if that
-/// is of the same kind or a wider one (floating point to integer only for a
-/// single whole number), and stay on its device.
+/// A file of a whole training run, such as Python's
+/// `torch.save({"model": model.state_dict(), "epoch": 3}, path)`, has the
+/// module's tensors in a separate entry, which `options` can name. By default,
+/// only rank 0 reads the file, and sends the values to the other ranks, whose
+/// hosts need no file. The prefix `module.` of Python's DistributedDataParallel
+/// is ignored in names. Values are converted to a parameter's or buffer's dtype
+/// if it is of the same kind or wider (floating point to integer only for a
+/// single whole number). Parameters and buffers stay on their devices.
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are
 /// missing, unexpected, or of another shape (the message lists all), or if
-/// ranks give different paths. Then no module has changed. With
+/// ranks give different paths. Modules then have not changed. With
 /// `strict(false)`, the function returns the missing and unexpected names, and
-/// throws if the module and the file have no name in common. Values missing in
-/// the file become rank 0's, unless every rank reads.
+/// throws if the module and the file have no name in common. Tensors missing in
+/// the file get rank 0's values, unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

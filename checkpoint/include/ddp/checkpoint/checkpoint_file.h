@@ -12,28 +12,28 @@
 
 namespace ddp {
 
-/// How checkpoints are loaded.
+/// Options for loading checkpoints.
 struct LoadOptions {
-  /// Each rank reads the file, which all hosts must then have. Otherwise only
-  /// rank 0 reads, and sends the others one tensor after another.
+  /// Whether each rank reads the file, which all hosts must then have.
+  /// Otherwise only rank 0 reads it, and sends the others one tensor after
+  /// another.
   TORCH_ARG(bool, every_rank_reads) = false;
 
-  /// The file is mapped and not copied to memory: its tensors (those whose data
-  /// begins at a multiple of 8 bytes) are pages of the file, which the
+  /// Whether the file is mapped instead of copied to memory. Tensors whose data
+  /// begins at a multiple of 8 bytes are then pages of the file, which the
   /// processes of a host share and the system may reclaim. Writes to the
-  /// tensors do not reach the file. The file must keep its length as long as
-  /// the tensors live, or the process ends by SIGBUS; replacing it by another
-  /// file is safe.
+  /// tensors do not reach the file. The file must keep its length while the
+  /// tensors live, or SIGBUS ends the process; replacing the file is safe.
   TORCH_ARG(bool, mmap) = false;
 
   /// For `load_checkpoint`: the entry with the module's tensors in a file of a
-  /// whole training, such as "model"; "" finds the only possible entry.
+  /// whole training run, such as "model"; "" finds the only possible entry.
   TORCH_ARG(std::string, entry);
 
-  /// False, for `load_checkpoint`: ignores names that only the module or only
-  /// the file has. Objects of a `.pt` file that this library does not read
-  /// (such as an `argparse.Namespace` beside a model) are left out of their
-  /// dicts. Shapes and dtypes must fit in any case.
+  /// For `load_checkpoint`: if false, names that only the module or only the
+  /// file has are ignored. Objects in a `.pt` file that this library cannot
+  /// read (such as an `argparse.Namespace`) are then left out of their dicts.
+  /// Shapes and dtypes must fit in any case.
   TORCH_ARG(bool, strict) = true;
 };
 
@@ -42,24 +42,24 @@ struct LoadOptions {
 ///
 /// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
 /// none, lists (`c10::impl::GenericList`), tuples and dicts
-/// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
-/// Tensors are on the CPU, from any device; tensors that shared memory share it
-/// again. A file is one of
+/// (`c10::impl::GenericDict` with string or integer keys, in the file's order).
+/// Tensors of any device are read to the CPU; tensors that shared memory share
+/// it again. A file is one of
 ///
 /// - `torch.save`, in the zip format of torch 1.6 and later, or `torch::save`:
 ///   an archive is a dict of its entries, and a module a dict of its
 ///   parameters, buffers and children. Python's classes and functions are
-///   recognised by name, from a list of those that state_dicts need; any other
-///   is rejected with its name, and nothing is executed.
+///   recognised by name, from a list of those that state dicts need. Any other
+///   name is rejected, and nothing is executed.
 /// - safetensors: a dict of its tensors, or the value that
 ///   `write_checkpoint_file` wrote.
 /// - Hugging Face's index of several such files
-///   (`model.safetensors.index.json`): a dict of the tensors of all.
+///   (`model.safetensors.index.json`): a dict of all their tensors.
 ///
 /// Sizes are checked before memory is allocated, and checksums while the file
-/// is read: a truncated, corrupt or hostile file throws `c10::Error` that names
-/// the file and the error. Values take at most 128 MiB and 24 times the size of
-/// the file, beside the tensors.
+/// is read. A truncated, corrupt or malicious file throws a `c10::Error` that
+/// names the file and the reason. Apart from tensors, values take at most 128
+/// MiB plus 24 times the size of the file.
 DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
@@ -68,28 +68,28 @@ DDP_API c10::IValue read_checkpoint_file(
 /// as a whole or not at all. Not collective.
 ///
 /// The extension selects the format: `.pt` and `.pth`, which Python reads with
-/// `torch.load`, or `.safetensors`. In the latter, tensors are named by their
+/// `torch.load`, or `.safetensors`. In safetensors, tensors are named by their
 /// paths, such as "model.conv.weight", and other values are in the metadata, as
-/// JSON. A dict with only tensors is stored by their names alone, and may go
-/// into `.safetensors.index.json`, with files of at most 5 GB beside it.
+/// JSON. A dict of only tensors keeps plain names, and may also be written as
+/// `.safetensors.index.json`, with files of at most 5 GB beside it.
 ///
 /// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share
-/// it in Python, unless they use less than half of it. Then each tensor is
-/// written separately: a small view does not include a large tensor. Throws
+/// it in Python, unless they use less than half of it: each is then written
+/// separately, so a small view does not store a large tensor. Throws
 /// `c10::TypeError` for other types and for sparse and quantized tensors,
 /// `c10::ValueError` for any other extension, undefined tensors, strings that
-/// are not UTF-8 and values nested too deep, `c10::Error` if the file cannot be
-/// written.
+/// are not UTF-8 and values nested too deeply, and `c10::Error` if the file
+/// cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);
 
-/// Reads all of the checkpoint at `path` and keeps nothing; throws `c10::Error`
+/// Reads the whole checkpoint at `path` without keeping it; throws `c10::Error`
 /// if it is corrupt. Not collective.
 DDP_API void verify_checkpoint_file(const std::string& path);
 
-/// Tensors by name, in an order that files keep; a copy shares the tensors.
+/// Tensors by name, in an order that files preserve; a copy shares the tensors.
 using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 
 /// The metadata of a safetensors file, such as {"format": "pt"}.
@@ -98,7 +98,7 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 /// The contents of a safetensors file; its tensors are on the CPU.
 struct SafetensorsFile {
   StateDict tensors; ///< By name.
-  SafetensorsMetadata metadata; ///< Of the file's header.
+  SafetensorsMetadata metadata; ///< From the file's header.
 };
 
 /// Writes `tensors` to the file at `path`, which is replaced as a whole or not
@@ -107,12 +107,12 @@ struct SafetensorsFile {
 /// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
 /// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
-/// Throws `c10::TypeError` for any other dtype and for sparse tensors,
+/// Throws `c10::TypeError` for any other dtype and for sparse tensors, and
 /// `c10::Error` if the file cannot be written. Not collective.
 ///
-/// The format is that of https://github.com/huggingface/safetensors, which
-/// Python reads. The metadata entry "ddp.xxh3" has checksums (XXH3 of 64 bits)
-/// of the header and of each tensor.
+/// The format is https://github.com/huggingface/safetensors, which Python
+/// reads. The metadata entry "ddp.xxh3" has checksums (XXH3 of 64 bits) of the
+/// header and of each tensor.
 DDP_API void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
@@ -122,8 +122,8 @@ DDP_API void write_safetensors(
 ///
 /// The header is checked before memory is allocated. In a file that
 /// `write_safetensors` wrote, checksums cover every byte. A truncated, corrupt
-/// or malformed file throws `c10::Error` that names it, the expected and the
-/// found contents. Not collective.
+/// or malformed file throws a `c10::Error` that names the file, and the
+/// expected and actual contents. Not collective.
 DDP_API SafetensorsFile read_safetensors(const std::string& path);
 
 } // namespace ddp

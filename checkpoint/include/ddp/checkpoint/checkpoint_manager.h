@@ -15,10 +15,11 @@ namespace ddp {
 
 /// Options of `CheckpointManager`.
 struct CheckpointManagerOptions {
-  /// The number of newest checkpoints that are kept.
+  /// The number of newest checkpoints to keep.
   TORCH_ARG(int64_t, keep_last) = 3;
 
-  /// The number of best checkpoints kept in addition, of those with a metric.
+  /// The number of best checkpoints to keep in addition, among those with a
+  /// metric.
   TORCH_ARG(int64_t, keep_best) = 0;
 
   /// Whether a higher metric is better (accuracy) or a lower one (loss).
@@ -27,8 +28,8 @@ struct CheckpointManagerOptions {
   /// The format: ".pt", ".pth" or ".safetensors".
   TORCH_ARG(std::string, extension) = ".pt";
 
-  /// `save` returns when the tensors are copied to memory on the CPU; a thread
-  /// of rank 0 writes them.
+  /// Whether `save` returns when the tensors are copied to CPU memory; a thread
+  /// of rank 0 then writes them.
   TORCH_ARG(bool, asynchronous) = false;
 
   /// How `load` reads the file.
@@ -37,13 +38,13 @@ struct CheckpointManagerOptions {
 
 /// The result of `CheckpointManager::load`.
 struct LoadedCheckpoint {
-  int64_t step = 0; ///< Of the loaded checkpoint, as passed to `save`.
+  int64_t step = 0; ///< The checkpoint's step, as passed to `save`.
   std::string path; ///< The file that was loaded.
-  /// Newer checkpoints that are corrupt, each with the reason.
+  /// Newer checkpoints that are corrupt, with the reasons.
   std::vector<std::string> skipped;
 };
 
-/// The checkpoints of a run, in a separate folder:
+/// The checkpoints of a training run, in a separate folder:
 ///
 /// ```
 /// ddp::CheckpointManager checkpoints("runs/7", state, group);
@@ -54,13 +55,14 @@ struct LoadedCheckpoint {
 ///
 /// Each file is named by its step ("step-120.pt"); the link "latest" names the
 /// newest. Rank 0 writes; a file is complete or absent. Old files are removed
-/// after the new one is read back and valid, so a valid file always remains.
+/// only after the new one has been read back and is valid, so a valid file
+/// always remains.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must live as long as the manager. Rank 0 reads the
   /// folder, which need not exist yet. Throws `c10::ValueError` for invalid
-  /// options, and on rank 0 if the path is not a folder; warns if it cannot
-  /// save there. Not collective.
+  /// options, and on rank 0 if the path is not a folder; warns if the folder is
+  /// not writable. Not collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,
@@ -69,27 +71,26 @@ class DDP_API CheckpointManager {
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  /// Waits until a running write is on the disk; a failure is then a warning.
-  /// Not collective.
+  /// Waits for a write in progress; a failure becomes a warning. Not
+  /// collective.
   ~CheckpointManager();
 
-  /// Writes the checkpoint of a step, which replaces an earlier one of the same
-  /// step. `metric`: the checkpoint's quality, for `keep_best`; rank 0's is
+  /// Writes the checkpoint of a step, and replaces an earlier one of the same
+  /// step. `metric` is the checkpoint's quality, for `keep_best`; rank 0's is
   /// used.
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
-  /// 0's reason. If asynchronous, `save` first waits for the previous save,
-  /// which must end within the group's timeout, and throws the reason if that
-  /// failed: at most one save is in progress. Also throws if ranks give
-  /// different steps or folders, if another process writes to the folder, if
-  /// `step` is negative or less than that of the previous save or load, and if
-  /// the folder has later steps that were not loaded. Those steps are of
-  /// another run, and `load` would consider them newer.
+  /// 0's reason. An asynchronous `save` first waits for the previous one,
+  /// within the group's timeout, and throws if that failed: at most one save is
+  /// in progress. Also throws if ranks give different steps or folders, if
+  /// another process writes to the folder, if `step` is negative or less than
+  /// in the previous save or load, and if the folder has later steps that were
+  /// not loaded. Such steps are from another run, and `load` would prefer them.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
-  /// Loads the newest valid checkpoint, and warns of newer ones that are
-  /// corrupt. Returns nothing if the folder has none.
+  /// Loads the newest valid checkpoint, and warns about newer corrupt ones.
+  /// Returns nothing if the folder has none.
   ///
   /// Collective: every rank throws the same `c10::Error` if all checkpoints are
   /// corrupt, if a valid one does not fit (see `TrainingState::load`), or if

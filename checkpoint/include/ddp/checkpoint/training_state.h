@@ -26,8 +26,8 @@ namespace ddp {
 ///   state.save("run.pt", group);    // now and then
 /// ```
 ///
-/// A `TrainingState` refers to its parts, which must outlive it. A second part
-/// of the same name throws `c10::ValueError`.
+/// A `TrainingState` refers to its parts, which must outlive it. Adding a
+/// second part of the same name throws `c10::ValueError`.
 class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
@@ -57,7 +57,7 @@ class DDP_API TrainingState {
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
-  /// The best value of the metric and the counters, by Python's names.
+  /// A plateau scheduler: the best metric and the counters, by Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
@@ -70,35 +70,35 @@ class DDP_API TrainingState {
       Number& value);
   /// A string.
   TrainingState& add(const std::string& name, std::string& value);
-  /// A tensor, which loading replaces by another one.
+  /// A tensor; loading replaces it by a new tensor.
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
   /// An object with `state_dict()`, which may be collective, and
   /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
   /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
-  /// returns a `std::function<void()>` that loads it: that part is loaded only
-  /// if all parts fit. A state of a Reducer's communication hook that differs
-  /// between ranks is an additional part, "<name>_of_each_rank"; files without
-  /// it can be loaded.
+  /// returns a `std::function<void()>` that loads it; the part is then loaded
+  /// only if all parts fit. A communication hook's state that differs between
+  /// ranks is an additional part, "<name>_of_each_rank"; files without it can
+  /// be loaded.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
   TrainingState& add(const std::string& name, Stateful& part);
 
-  /// LibTorch's generators on each rank (`random_state`). On another number of
-  /// ranks, saved ranks resume their generators, and each further rank begins a
-  /// new stream, derived from rank 0's, with a warning. Generators that were
+  /// LibTorch's generators on each rank (`random_state`). If the number of
+  /// ranks has changed, saved ranks resume their generators, and others begin
+  /// new streams, derived from rank 0's, with a warning. Generators that were
   /// equal on all ranks, as after `manual_seed`, stay equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
-  /// A generator of the standard library (`std::mt19937`) on each rank; as in
-  /// `add_random_state` on another number of ranks.
+  /// A generator of the standard library (`std::mt19937`) on each rank. See
+  /// `add_random_state` for a changed number of ranks.
   template <typename Generator>
   TrainingState& add_generator(const std::string& name, Generator& generator);
 
   /// Writes all parts to the file at `path`, which is replaced as a whole or
-  /// not at all: `.pt`, Python's zip format, which `torch.load` reads as a
-  /// dict, or `.safetensors` (see `write_checkpoint_file`).
+  /// not at all. The format is `.pt`, Python's zip format, which `torch.load`
+  /// reads as a dict, or `.safetensors` (see `write_checkpoint_file`).
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
@@ -106,26 +106,26 @@ class DDP_API TrainingState {
   /// 0's.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
-  /// Reads a file of `save`, or of Python, into all parts; returns false if the
-  /// file does not exist.
+  /// Loads a file that `save` or Python wrote into all parts; returns false if
+  /// the file does not exist.
   ///
-  /// Collective: rank 0 reads and sends the others a copy, unless `options`
-  /// change this. Every rank throws the same `c10::Error` if ranks give
-  /// different paths, or the file is corrupt or does not fit on one of them.
-  /// Then nothing has changed on any rank, except custom parts. Each rank's CPU
-  /// memory holds the whole file meanwhile; a device holds only the state.
+  /// Collective: by default, rank 0 reads and sends the others a copy. Every
+  /// rank throws the same `c10::Error` if ranks give different paths, or if the
+  /// file is corrupt or does not fit on one of them. Then nothing has changed
+  /// on any rank, except custom parts. During the call, each rank's CPU memory
+  /// holds the whole file; a device holds only the state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
       const LoadOptions& options = {});
 
-  /// A dict of the parts' states by name, in the order of their addition.
-  /// Collective: throws `c10::Error` on every rank if a part's `state_dict`
-  /// throws on one, and `c10::ValueError` if ranks have different parts, or
-  /// their samplers different epochs.
+  /// A dict of the parts' states by name, in the order in which they were
+  /// added. Collective: throws `c10::Error` on every rank if a part's
+  /// `state_dict` throws on one, and `c10::ValueError` if parts, or epochs of
+  /// samplers, differ between ranks.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
-  /// Loads the state that `state_dict` returned, in this run or another. Throws
+  /// Loads a state that `state_dict` returned, in this run or another. Throws
   /// `c10::Error` if a part is missing or does not fit. Then nothing has
   /// changed, except custom parts without `plan_state_dict`. Extra keys are
   /// ignored. Not collective.
@@ -138,7 +138,7 @@ class DDP_API TrainingState {
   friend class ElasticRun;
   TrainingState& add_part(detail::TrainingPart part);
 
-  /// `load` from an existing file. `read`: its contents, if rank 0 has read it.
+  /// `load` for an existing file, whose contents rank 0 may have in `read`.
   void load_file(
       const std::string& path,
       const ProcessGroup& group,

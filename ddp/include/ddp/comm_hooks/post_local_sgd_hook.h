@@ -13,26 +13,25 @@
 
 namespace ddp {
 
-/// Options of `PostLocalSGDHook`: those of Python's PostLocalSGDState.
+/// Options of `PostLocalSGDHook`, with the names of Python's PostLocalSGDState.
 struct PostLocalSGDOptions {
-  /// The number of backwards that first average gradients over all ranks.
+  /// The number of initial backwards that average gradients over all ranks.
   TORCH_ARG(int64_t, start_iteration) = 0;
 
   /// The ranks that average their gradients afterwards. Nothing else may use
   /// this group during a backward. Unset: the ranks of one host.
   TORCH_ARG(std::optional<ProcessGroup>, subgroup);
 
-  /// Whether they average, or each rank keeps its own gradients.
+  /// Whether ranks then average in subgroups, or each keeps its own gradients.
   TORCH_ARG(bool, post_local_gradient_allreduce) = true;
 };
 
 /// Post-local SGD: averages gradients over all ranks in the first backwards,
-/// and then within subgroups only. Ranks then drift apart: average the
-/// parameters regularly with a `ModelAverager`, and leave
-/// `check_divergence_every` off. A parameter unused in a subgroup may get a
-/// gradient of zero there.
+/// and then within subgroups only. Parameters then diverge: average them
+/// regularly with a `ModelAverager`, and leave `check_divergence_every` off. A
+/// parameter unused in a subgroup may get a gradient of zero there.
 ///
-/// Values over gloo are bit for bit those of Python's post_localSGD_hook.
+/// Over gloo, values equal those of Python's post_localSGD_hook bit for bit.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
 class DDP_API PostLocalSGDHook final : public CommHook {
  public:

@@ -11,58 +11,61 @@
 
 namespace ddp {
 
-/// Options of `PowerSGDHook`: Python's PowerSGDState's, with its defaults.
+/// Options of `PowerSGDHook`, with the names and defaults of Python's
+/// PowerSGDState.
 struct PowerSGDOptions {
-  /// Columns of the factors. More are more exact, and cost more.
+  /// Columns of the factors. More columns are more exact, and cost more.
   TORCH_ARG(int64_t, matrix_approximation_rank) = 1;
 
-  /// The number of backwards that first average gradients uncompressed.
+  /// The number of initial backwards that average gradients uncompressed.
   TORCH_ARG(int64_t, start_iteration) = 1000;
 
-  /// A gradient is compressed if that saves more than this factor; others
-  /// (biases) are averaged uncompressed.
+  /// Gradients are compressed if compression saves more than this factor;
+  /// others (biases) are averaged uncompressed.
   TORCH_ARG(double, min_compression_rate) = 2;
 
   /// Whether the compression error is added to this rank's next gradient.
   TORCH_ARG(bool, use_error_feedback) = true;
 
-  /// Whether factors start from the previous step's, not from random ones.
+  /// Whether factors start from those of the previous step, not at random.
   TORCH_ARG(bool, warm_start) = true;
 
-  /// Added to a column's length before the column is divided by it.
+  /// Added to a column's norm before the column is divided by its norm.
   TORCH_ARG(double, orthogonalization_epsilon) = 0;
 
   /// The seed of the random factors, from 0 to 2^32 - 1.
   TORCH_ARG(int64_t, random_seed) = 0;
 
-  /// Whether one operation compresses a bucket's gradients of one shape, at the
-  /// cost of a copy.
+  /// Whether one operation compresses all gradients of one shape in a bucket,
+  /// at the cost of a copy.
   TORCH_ARG(bool, batch_tensors_with_same_shape) = false;
 
-  /// Whether to compress a whole bucket at once, as a square padded with zeros,
-  /// regardless of `min_compression_rate`: faster and less exact. Python's
-  /// batched_powerSGD_hook.
+  /// Whether to compress a whole bucket at once, as a square matrix padded with
+  /// zeros, regardless of `min_compression_rate`: faster and less exact.
+  /// Python's batched_powerSGD_hook.
   TORCH_ARG(bool, whole_bucket) = false;
 };
 
-/// PowerSGD: averages the gradients of matrices by factors of low rank, which
-/// are much smaller. Lossy; a rank adds its error to its next gradient.
+/// PowerSGD: averages low-rank factors of matrix gradients, which are much
+/// smaller. Lossy; a rank adds its error to its next gradient.
 ///
-/// The state has the number of backwards, the random generator and the factors;
-/// each rank's state has its errors. A new bucket layout resets factors and
-/// errors. A bucket of other than real numbers is averaged uncompressed.
+/// The state contains the number of backwards, the random generator and the
+/// factors; each rank's state contains its errors. A new bucket layout resets
+/// factors and errors. Buckets that are not of real numbers are averaged
+/// uncompressed.
 ///
-/// Values over gloo are bit for bit those of Python's powerSGD_hook if it has
-/// one bucket, or waits for each: callbacks start its collectives, in an order
-/// that may differ over ranks. If Python has NaN (a matrix of zeros with an
-/// epsilon of 0), the mean is zero here.
+/// Over gloo, values equal those of Python's powerSGD_hook bit for bit if
+/// Python has one bucket, or waits for each: callbacks start its collectives,
+/// in an order that may differ over ranks. If Python returns NaN (a matrix of
+/// zeros with an epsilon of 0), the mean here is zero.
 ///
-/// Memory: the bucket's size for errors, and once more while it is reduced.
+/// Memory: the bucket's size for errors, and again during the reduction.
 /// Source: Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
 class DDP_API PowerSGDHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` for invalid options: error feedback and warm
-  /// start need a `start_iteration` of 2 or more, when the buckets are final.
+  /// start need a `start_iteration` of 2 or more, since buckets are final from
+  /// then on.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
 
@@ -72,12 +75,12 @@ class DDP_API PowerSGDHook final : public CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) override;
 
-  /// The number of elements divided by the number sent, since
-  /// `start_iteration`; 0 before. Call it between backwards.
+  /// The ratio of elements reduced to elements sent since `start_iteration`; 0
+  /// before. Call it between backwards.
   double compression_rate() const;
 
   c10::IValue state_dict() const override;
-  /// Resets errors: call it before `load_rank_state_dict`.
+  /// Resets errors; call it before `load_rank_state_dict`.
   void load_state_dict(const c10::IValue& state) override;
   /// None without error feedback.
   c10::IValue rank_state_dict() const override;

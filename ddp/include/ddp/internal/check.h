@@ -18,7 +18,7 @@ namespace ddp::detail {
 /// with DDP_DEBUG.
 DDP_API bool shows_frames();
 
-/// `form` with each "{}" replaced by the next of `values`; remaining values are
+/// Replaces each "{}" in `form` by the next of `values`; remaining values are
 /// appended.
 DDP_API std::string fill_in(
     std::string_view form,
@@ -41,8 +41,8 @@ template <typename Error>
 
 } // namespace ddp::detail
 
-/// Throws a `c10::Error` of this type with the text that `format` makes of the
-/// other arguments.
+/// Throws a `c10` exception of type `Error` with the text that `format` makes
+/// of the other arguments.
 #define DDP_THROW(Error, ...)                                \
   ::ddp::detail::throw_error<::c10::Error>(                  \
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Mark exported symbols; the library hides all others, and of an exported
-/// class those marked as local.
+/// DDP_API marks exported symbols; all others are hidden. DDP_LOCAL marks
+/// hidden members of an exported class.
 #define DDP_API __attribute__((visibility("default")))
 #define DDP_LOCAL __attribute__((visibility("hidden")))

@@ -30,13 +30,13 @@ class DDP_API ForwardState {
   ForwardState& operator=(const ForwardState&) = delete;
 
   /// Call it before each forward. Collective if it gives every rank rank 0's
-  /// buffers, see `BufferSync`.
+  /// buffers; see `BufferSync`.
   void begin();
 
-  /// Call it after each forward, also one that threw.
+  /// Call it after each forward, also after one that threw.
   void end() noexcept;
 
-  /// Whether the backward of a forward now would communicate.
+  /// Whether a forward that begins now has a backward that communicates.
   bool gradients_will_follow() const;
 
   /// Makes backwards through these outputs communicate.

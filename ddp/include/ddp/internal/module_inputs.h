@@ -36,7 +36,7 @@ struct DDP_API MoveTo {
   void operator()(at::Tensor& tensor) const;
 };
 
-/// Whether a `T` can be copied, looking also at the elements of a container.
+/// Whether a `T` can be copied; for a container, also whether its elements can.
 template <typename T, typename = void>
 struct IsCopyable : std::is_copy_constructible<T> {};
 template <typename T>
@@ -51,8 +51,8 @@ struct IsCopyable<T, std::void_t<typename T::value_type>>
 
 /// One argument of a forward, as passed to the module. `get()` returns
 /// `Argument`, a reference type: the caller's object or, if one of its tensors
-/// is not on `device`, a copy with its tensors there. Without a device, always
-/// the caller's object. `value()` returns the same for reading.
+/// is not on `device`, a copy with its tensors there. Without a device, it is
+/// always the caller's object. `value()` returns the same object for reading.
 template <typename Argument, bool has_tensors = has_tensors_v<Argument>>
 class ModuleInput {
  public:
@@ -151,8 +151,9 @@ class StrayTensors {
   std::vector<StrayTensor> found_;
 };
 
-/// Whether tensors on `device` may be arguments of a forward: not if all
-/// parameters of `module` are on another one and no buffer is on `device`.
+/// Whether tensors on `device` may be arguments of a forward. They may not if
+/// all parameters of `module` are on another device and no buffer is on
+/// `device`.
 bool takes_inputs_on(const torch::nn::Module& module, c10::Device device);
 
 /// Throws `c10::ValueError` if all parameters of `module` are on one device and

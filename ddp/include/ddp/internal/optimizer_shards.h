@@ -15,25 +15,26 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// Which rank updates which parameter of an optimizer, and how the others get
-/// the values.
+/// Assigns an optimizer's parameters to ranks, which update them, and sends the
+/// new values to all ranks.
 class DDP_API OptimizerShards {
  public:
-  /// `views`: parameters become slices of the messages.
+  /// If `views`, parameters become slices of the messages.
   OptimizerShards(ProcessGroup group, bool views);
 
-  /// Assigns parameters added to the optimizer since the last call to ranks,
-  /// and drops the others' state, which Adagrad creates immediately.
+  /// Assigns parameters added to the optimizer since the last call to ranks.
+  /// Drops the state of other ranks' parameters, which Adagrad creates
+  /// immediately.
   void assign(torch::optim::Optimizer& optimizer);
 
-  /// Calls `assign`, and `step` while the optimizer has this rank's parameters
-  /// only. If one throws, the other ranks' waits also throw.
+  /// Calls `assign`, and then `step` while the optimizer has only this rank's
+  /// parameters. If either throws, the other ranks' waits also throw.
   void step_own(
       torch::optim::Optimizer& optimizer,
       const std::function<void()>& step);
 
   /// Sends each rank's parameters to all ranks. Throws `c10::ValueError` if
-  /// those that became slices have other strides on another rank. Collective.
+  /// strides of parameters that became slices differ between ranks. Collective.
   void exchange();
 
   /// See `ZeroRedundancyOptimizer`. Calls `assign`.
@@ -62,7 +63,7 @@ class DDP_API OptimizerShards {
 
   ProcessGroup group_;
   bool views_;
-  /// Elements of each rank so far.
+  /// The number of elements assigned to each rank so far.
   std::vector<int64_t> loads_;
   /// The owner of each parameter, by group.
   std::vector<std::vector<int64_t>> owners_;
@@ -71,7 +72,7 @@ class DDP_API OptimizerShards {
   std::vector<Flat> flats_;
   /// The number of parameters that the ranks have compared.
   size_t compared_ = 0;
-  /// Whether these are known to be the same on all ranks.
+  /// Whether these parameters are known to be the same on all ranks.
   bool verified_ = false;
 };
 

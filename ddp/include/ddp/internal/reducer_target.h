@@ -27,7 +27,7 @@ namespace ddp::detail {
 
 struct TargetState;
 
-/// A target of a Reducer, converted from each kind of target.
+/// The target of a Reducer; converts implicitly from each kind of target.
 class DDP_API ReducerTarget {
  public:
   /* implicit */ ReducerTarget(
@@ -51,7 +51,7 @@ class DDP_API ReducerTarget {
       : ReducerTarget(module.ptr()) {}
 
   /// Throws `c10::ValueError` if options use unknown names, the module is null,
-  /// or a tensor of a list is not a leaf that requires a gradient.
+  /// or a tensor in a list is not a leaf that requires a gradient.
   TargetState state(const ReducerOptions& options) const;
 
  private:

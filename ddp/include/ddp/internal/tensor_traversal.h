@@ -28,8 +28,8 @@ class PackedSequence;
 
 namespace ddp::detail {
 
-/// How to visit the tensors inside a `T`. `kHasTensors`: whether there may be
-/// any; `visit(value, visitor)` visits them. See `ddp::visit_tensors`.
+/// How to visit the tensors inside a `T`: `kHasTensors` is whether it may hold
+/// any, and `visit(value, visitor)` visits them. See `ddp::visit_tensors`.
 template <typename T>
 struct Traversal;
 
@@ -41,8 +41,8 @@ void traverse(T& value, Visitor& visitor) {
   }
 }
 
-/// The visitor that a program's own `visit_tensors` gets. It takes any member,
-/// and passes it as const if the `Owner` visited is const.
+/// The visitor that a program's `visit_tensors` gets. It takes any member, and
+/// visits the member as const if the `Owner` is const.
 template <typename Visitor, typename Owner>
 struct MemberVisitor {
   Visitor& visitor;
@@ -95,7 +95,8 @@ struct Traversal {
   }
 };
 
-/// The tensors in a copy of an object that holds these could not be replaced.
+/// Types that are not visited: in a copy of an object that holds one, its
+/// tensors could not be replaced.
 struct NoTensors {
   static constexpr bool kHasTensors = false;
 };
@@ -200,7 +201,7 @@ struct Traversal<torch::data::Example<Data, Target>> {
   template <typename Self, typename Visitor>
   static void visit(Self& example, Visitor& visitor) {
     traverse(example.data, visitor);
-    if constexpr (Traversal<Target>::kHasTensors) { // it may be void
+    if constexpr (Traversal<Target>::kHasTensors) { // `Target` may be void
       traverse(example.target, visitor);
     }
   }

@@ -10,7 +10,7 @@ namespace ddp::detail {
 /// A text as a uint8 tensor of shape [bytes] on the CPU.
 DDP_API at::Tensor to_bytes(const std::string& text);
 
-/// The text of such a tensor.
+/// Converts such a tensor back to text.
 DDP_API std::string to_string(const at::Tensor& bytes);
 
 } // namespace ddp::detail

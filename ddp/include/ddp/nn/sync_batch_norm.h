@@ -29,38 +29,38 @@ class DDP_API SyncBatchNormImplBase
       ProcessGroup group);
 
   /// Returns the normalised input, (N, C) or (N, C, ...). The number of rows
-  /// may differ between ranks and be 0. Collective in training; so is the
-  /// backward of an input that requires a gradient. Throws `c10::Error` as
-  /// collectives do and if dimensions do not fit. Its backward throws with
-  /// create_graph: it has no second derivative.
+  /// may differ between ranks and be 0. Collective in training, as is its
+  /// backward if the input requires a gradient. Throws `c10::Error` as
+  /// collectives do and if dimensions do not fit. The backward throws with
+  /// create_graph, since there is no second derivative.
   at::Tensor forward(const at::Tensor& input);
 
   /// Writes the name and the options.
   void pretty_print(std::ostream& stream) const override;
 
-  ProcessGroup group; ///< Over whose ranks batches are normalized.
+  ProcessGroup group; ///< The ranks whose batches are normalized together.
 
  protected:
   /// Throws `c10::Error` if the number of dimensions does not fit.
   void _check_input_dim(const at::Tensor& input) override;
 };
 
-/// Batch-norm over the batches of all ranks: the result of
-/// `torch::nn::BatchNorm1d` to `3d` on the whole batch in one process, on the
-/// CPU and on CUDA.
+/// Batch-norm over the batches of all ranks, with the result of
+/// `torch::nn::BatchNorm1d` to `3d` on the whole batch in one process. Runs on
+/// the CPU and on CUDA.
 ///
 ///     ddp::SyncBatchNorm2d norm(torch::nn::BatchNormOptions(64), group);
 ///
 /// Options, parameters and buffers are those of torch::nn::BatchNorm, with the
 /// same names, so checkpoints fit both, and Python's `nn.SyncBatchNorm`. Weight
-/// and bias get the gradient of this rank's rows; a `Reducer` averages it like
-/// others. Running statistics have the same bits on all ranks. In evaluation,
-/// and in a group of one, it is torch::nn::BatchNorm.
+/// and bias get the gradients of this rank's rows; a `Reducer` averages them.
+/// Running statistics have the same bits on all ranks. In evaluation, and in a
+/// group of one, the layer computes as torch::nn::BatchNorm does.
 ///
 /// In training, each forward is one collective on `group` and each backward
 /// another, so all ranks must run the same ones. Nothing else may use `group`
-/// meanwhile. A Reducer with `share_communicator` does: then pass the modules
-/// `group.duplicate()`, one for all of them. Source: the same layer in
+/// meanwhile. If a Reducer with `share_communicator` uses it, pass one
+/// `group.duplicate()` to all modules. Source: the same layer in
 /// pytorch/torch/nn/modules/_functions.py.
 class DDP_API SyncBatchNorm1dImpl
     : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
@@ -88,26 +88,26 @@ class DDP_API SyncBatchNorm3dImpl
 /// Holds a `SyncBatchNorm3dImpl`, as LibTorch's holders do.
 TORCH_MODULE(SyncBatchNorm3d);
 
-/// From now on the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d`, at
-/// any depth, and classes derived from them) compute as `SyncBatchNorm` does,
-/// on a separate communicator. Collective. Returns their names, as in
+/// From now on the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d` and
+/// derived classes, at any depth) compute as `SyncBatchNorm` does, on a
+/// separate communicator. Collective. Returns their names, as in
 /// `named_modules()`.
 ///
-/// The module objects are not replaced, since a net calls its members and not
-/// the list of its submodules. Names, order, parameters, buffers, checkpoints
-/// and optimizers are unaffected. Instead, the operator that their forward
-/// calls, `aten::batch_norm`, is synchronised if it gets a weight or running
-/// mean of these modules and the module is training. So it holds wherever a
-/// module is kept (in members, Sequential, AnyModule), and over `to()`, `load`
-/// and `train()`. A second call replaces the group; a call with a group of one
-/// ends the synchronisation.
+/// Module objects are not replaced, since a net calls its members and not the
+/// list of its submodules. Names, order, parameters, buffers, checkpoints and
+/// optimizers are unaffected. Instead, their forward's operator,
+/// `aten::batch_norm`, synchronises if its weight or running mean belongs to
+/// such a module, which must be training. This works wherever a module is kept
+/// (in members, Sequential, AnyModule), and survives `to()`, `load` and
+/// `train()`. A second call replaces the group; a call with a group of one ends
+/// the synchronisation.
 ///
-/// It does not hold for a `clone()`: convert the clone too. LibTorch's forward
-/// refuses a rank's batch of one value per channel (`SyncBatchNorm` accepts
-/// it), but not an empty one. A submodule of another class with a buffer
-/// `running_var` is not converted; a warning names it.
+/// A `clone()` is not converted; convert the clone too. LibTorch's forward
+/// refuses a rank's batch of one value per channel, which `SyncBatchNorm`
+/// accepts, but takes an empty batch. A submodule of another class with a
+/// buffer `running_var` is not converted; a warning names it.
 ///
-/// For all other modules the operator is LibTorch's, at the cost of a look-up.
+/// All other modules use LibTorch's operator, at the cost of a look-up.
 DDP_API std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,
     const ProcessGroup& group);

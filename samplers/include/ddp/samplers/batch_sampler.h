@@ -15,44 +15,45 @@ namespace ddp {
 
 class ProcessGroup;
 
-/// How a learning rate follows the global batch.
+/// How the learning rate scales with the global batch.
 enum class LearningRateScaling {
   kNone,
-  /// In proportion (Goyal et al.: Accurate, large minibatch SGD, 2017).
+  /// In proportion to the batch (Goyal et al.: Accurate, large minibatch SGD,
+  /// 2017).
   kLinear,
   /// By the square root of the ratio, as for Adam.
   kSquareRoot,
 };
 
-/// The known batch sizes, in samples. All ranks must pass the same sizes.
+/// The batch sizes to keep, in samples. All ranks must pass the same sizes.
 struct BatchPlanOptions {
   /// Samples between two steps of the optimizer, over all ranks.
   TORCH_ARG(std::optional<int64_t>, global_batch) = std::nullopt;
-  /// Samples in one forward of one rank; they must fit into its memory.
+  /// Samples in one forward of one rank, as many as fit into its memory.
   TORCH_ARG(std::optional<int64_t>, rank_batch) = std::nullopt;
   /// Backwards between two steps of the optimizer, all but the last in a
   /// `no_sync` guard.
   TORCH_ARG(std::optional<int64_t>, accumulation_steps) = std::nullopt;
   /// The global batch for which the learning rate was tuned.
   TORCH_ARG(std::optional<int64_t>, reference_batch) = std::nullopt;
-  /// How the learning rate follows the global batch.
+  /// How the learning rate scales with the global batch.
   TORCH_ARG(LearningRateScaling, scaling) = LearningRateScaling::kLinear;
 };
 
-/// Batch sizes that agree: global = rank * ranks * accumulation_steps.
+/// Batch sizes with global = rank * ranks * accumulation_steps.
 struct BatchPlan {
-  int64_t global_batch = 0; ///< Samples of a step, over all ranks.
-  int64_t rank_batch = 0; ///< Samples of a rank's backward.
-  int64_t accumulation_steps = 1; ///< Backwards of a step.
+  int64_t global_batch = 0; ///< Samples per step, over all ranks.
+  int64_t rank_batch = 0; ///< Samples per backward of a rank.
+  int64_t accumulation_steps = 1; ///< Backwards per step.
   /// The factor for the learning rate; 1 without a reference batch.
   double learning_rate_scale = 1;
 };
 
-/// Computes the sizes that `options` leave open, for the ranks of `group`; the
-/// number of accumulation steps is 1 if it does not follow. If the number of
-/// ranks changes, only open sizes change: with a global batch the training
-/// stays the same. Throws `c10::ValueError` if the sizes do not agree; the
-/// message has all sizes and the nearest that do. Not collective.
+/// Computes the sizes that `options` leave unset, for the ranks of `group`; the
+/// number of accumulation steps is 1 if it is not determined. If the number of
+/// ranks changes, only unset sizes change: with a fixed global batch, training
+/// stays the same. Throws `c10::ValueError` if the sizes contradict each other;
+/// the message has all sizes and the nearest valid ones. Not collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
@@ -60,13 +61,13 @@ plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 
-/// Batches of one size from another sampler, regardless of the data loader's
-/// request, like Python's `BatchSampler`: for a batch size that belongs to the
-/// choice of samples, not to the loader's options.
+/// Draws batches of a fixed size from another sampler, regardless of the data
+/// loader's request, like Python's `BatchSampler`: for a batch size that
+/// belongs to the sampler, not to the loader's options.
 ///
-/// The last batch of an epoch may be smaller, or is left out with `drop_last`
-/// (the loader's `drop_last` must be off). `Base` is a sampler of indices, such
-/// as `DistributedSampler`; its copy here shares its epoch.
+/// The last batch of an epoch may be smaller; `drop_last` drops it (the
+/// loader's `drop_last` must be off). `Base` is a sampler of indices, such as
+/// `DistributedSampler`; the copy inside shares the original's epoch.
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
@@ -91,7 +92,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     return batch;
   }
 
-  /// This and the methods below are those of `Base`; see `ShardedSampler`.
+  /// This and the methods below call those of `Base`; see `ShardedSampler`.
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }
@@ -109,7 +110,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   auto state_dict() const {
     return base_.state_dict();
   }
-  /// Continues from a state.
+  /// Resumes from a state.
   template <typename State>
   void load_state_dict(const State& state) {
     base_.load_state_dict(state);

@@ -13,22 +13,22 @@
 
 namespace ddp {
 
-/// Batches of a dataset in the order of a sampler, loaded ahead by threads: a
-/// faster version of LibTorch's data loader that tracks the loop's progress.
+/// Batches of a dataset in a sampler's order, loaded ahead by threads: a faster
+/// version of LibTorch's data loader that tracks the loop's progress.
 ///
-/// The loader takes LibTorch's datasets (stateless ones) and samplers, and
-/// gives the same batches in the same order. The differences:
+/// The loader takes LibTorch's samplers and stateless datasets, and gives the
+/// same batches in the same order. The differences:
 ///
 /// - Batches always come in order. If the dataset ends in `.map(Stack<>())` and
 ///   makes its samples one by one (no `get_batch` or batch transform in the
 ///   program), all workers load samples of the oldest batch, directly into
 ///   reused memory. Samples must be dense, on the CPU, and of one dtype.
-/// - Workers compute with one thread each (LibTorch's with as many as there are
-///   cores), and get no signals.
-/// - With this library's samplers, a batch that the loop gets counts as done,
-///   without `advance`: a state saved after the step resumes with the next.
-/// - An error in the dataset reaches the loop unchanged, in its batch's place.
-///   After an error or a `break`, the loader can begin again.
+/// - Each worker computes with one thread (LibTorch's with one per core), and
+///   receives no signals.
+/// - With this library's samplers, a batch counts as done when the loop gets
+///   it, without `advance`: a state saved after a step resumes with the next.
+/// - An exception of the dataset reaches the loop unchanged, in place of its
+///   batch. After an exception or a `break`, the loader can begin again.
 ///
 /// Each worker has a copy of the dataset. Not safe to use from several threads
 /// at once, and not collective.
@@ -46,38 +46,38 @@ namespace ddp {
 template <typename Dataset, typename Sampler>
 class DataLoader {
  public:
-  using BatchType = typename Dataset::BatchType; ///< The dataset's.
-  using BatchRequestType = typename Sampler::BatchRequestType; ///< Likewise.
+  using BatchType = typename Dataset::BatchType; ///< Dataset's.
+  using BatchRequestType = typename Sampler::BatchRequestType; ///< Sampler's.
 
   /// Throws `c10::ValueError` if `batch_size` is 0 or negative, or `workers` is
   /// negative, and `c10::Error` if LibTorch does not have the device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
-  /// Begins an epoch. Iterators are LibTorch's: each batch once, as
+  /// Begins an epoch. Iterators are LibTorch's: they yield each batch once, as
   /// `BatchType&`. An earlier iterator throws `c10::Error` when it is
   /// incremented.
   torch::data::Iterator<BatchType> begin();
   torch::data::Iterator<BatchType> end(); ///< After an epoch's last batch.
 
-  /// As passed.
+  /// The options as passed.
   const DataLoaderOptions& options() const {
     return options_;
   }
 
   /// The number of batches of an epoch on this rank: Python's `len(loader)`.
-  /// For samplers that have a `size()` in samples, as this library's do.
+  /// Needs a sampler with a `size()` in samples, such as this library's.
   template <typename S = Sampler>
   auto size() const -> decltype(std::declval<const S&>().size()) {
     const auto rest = options_.drop_last() ? 0 : options_.batch_size() - 1;
     return (sampler_.size() + rest) / options_.batch_size();
   }
 
-  /// As in `ShardedSampler`. A new epoch or state ends an unfinished iteration.
+  /// Sets the epoch. A new epoch or state ends an unfinished iteration.
   void set_epoch(int64_t epoch) {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
   }
-  /// The epoch of `set_epoch`, or of the loaded state.
+  /// The epoch last set or loaded.
   template <typename S = Sampler>
   auto epoch() const -> decltype(std::declval<const S&>().epoch()) {
     return sampler_.epoch();
@@ -86,7 +86,7 @@ class DataLoader {
   torch::OrderedDict<std::string, at::Tensor> state_dict() const {
     return sampler_.state_dict();
   }
-  /// Continues from a state.
+  /// Resumes from a state.
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state) {
     plan_state_dict(state)();
@@ -116,11 +116,11 @@ class DataLoader {
   Source source_;
   detail::DeviceCopies copies_;
   std::optional<Loaded> ahead_;
-  /// The current iteration, of which there is one at a time.
+  /// The number of the current iteration; earlier ones are over.
   uint64_t iteration_ = 0;
-  /// Samples at the end of the epoch that `drop_last` leaves out.
+  /// Samples at the end of the epoch that `drop_last` drops.
   size_t left_out_ = 0;
-  /// The last member, so that it ends first.
+  /// The last member, so that it is destroyed first.
   detail::BatchWorkers workers_;
 };
 

@@ -11,23 +11,23 @@
 
 namespace ddp {
 
-/// How a `DataLoader` loads. The first six are LibTorch's, with the same names.
+/// Options of `DataLoader`. The first six are LibTorch's, with the same names.
 struct DataLoaderOptions {
   DataLoaderOptions() = default;
-  /// The defaults, and this number of samples in a batch.
+  /// Sets `batch_size` and leaves all others at their defaults.
   /* implicit */ DataLoaderOptions(size_t batch_size)
       : batch_size_(batch_size) {}
 
-  /// Samples in a batch of this rank.
+  /// The number of samples in a batch of this rank.
   TORCH_ARG(size_t, batch_size) = 1;
 
-  /// Threads that load; with 0, the loop's own thread loads.
+  /// The number of loading threads; with 0, the loop's thread loads.
   TORCH_ARG(size_t, workers) = 0;
 
   /// The number of batches loaded ahead of the loop. Unset: twice the workers.
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
-  /// The longest time the loop waits for a batch, which then throws
+  /// The longest time that the loop waits for a batch; then it throws
   /// `c10::Error`. Unset: no limit.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
@@ -37,17 +37,17 @@ struct DataLoaderOptions {
   /// Whether to leave out the last batch of an epoch if it is smaller.
   TORCH_ARG(bool, drop_last) = false;
 
-  /// Whether batches are in pinned memory. Unset: if `device` is a GPU. Has no
-  /// effect without a GPU.
+  /// Whether batches are in pinned memory. Unset: yes if `device` is a GPU. Has
+  /// no effect without a GPU.
   TORCH_ARG(std::optional<bool>, pin_memory);
 
-  /// The device on which the loop gets the batches. On a GPU, the next batch is
-  /// copied while the loop computes with one, as by `DevicePrefetcher`.
+  /// The device on which the loop gets the batches. A GPU gets the next batch
+  /// while the loop computes with the current one, as with `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
 
-  /// Called on each worker's thread with its number, from 0 on, before the
-  /// worker loads; not called without workers. The loader's constructor throws
-  /// its exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
+  /// Called on each worker's thread with the worker's number, from 0, before it
+  /// loads; not called without workers. The loader's constructor throws its
+  /// exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
   TORCH_ARG(std::function<void(size_t)>, worker_init);
 };
 

@@ -20,8 +20,8 @@ template <typename Dataset, typename Sampler>
 inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 } // namespace detail
 
-/// The batches of a data loader, on a device: while the loop computes with one,
-/// the next is copied from pinned memory on a separate stream.
+/// The batches of a data loader, on a device. While the loop computes with one
+/// batch, the next is copied from pinned memory on a separate stream.
 ///
 /// ```
 /// for (auto& batch : ddp::DevicePrefetcher(*loader, group.device())) {
@@ -29,9 +29,9 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 /// ```
 ///
 /// The prefetcher moves the tensors that `visit_tensors` finds in a batch. On
-/// the CPU the prefetcher fetches none ahead; elsewhere it fetches one ahead,
-/// so call a sampler's `advance` in the loop, as always. For `ddp::DataLoader`,
-/// which counts automatically, use its option `device`. Not collective.
+/// the CPU it fetches no batch ahead, on other devices one, so call a sampler's
+/// `advance` in the loop, as always. `ddp::DataLoader`, which counts
+/// automatically, has the option `device` instead. Not collective.
 template <typename Loader>
 class DevicePrefetcher {
   static_assert(
@@ -39,7 +39,7 @@ class DevicePrefetcher {
       "use the option device of ddp::DataLoaderOptions");
 
  public:
-  using BatchType = typename Loader::BatchType; ///< The loader's.
+  using BatchType = typename Loader::BatchType; ///< The loader's type.
 
   /// Throws `c10::Error` if this LibTorch does not have the device. The loader
   /// must outlive the prefetcher.
@@ -92,7 +92,7 @@ class DevicePrefetcher {
     return std::move(**source_);
   }
 
-  /// An error must wait: the batch before is not computed yet.
+  /// An error must wait: the loop has yet to compute with the previous batch.
   void fetch_ahead() {
     ahead_.reset();
     try {

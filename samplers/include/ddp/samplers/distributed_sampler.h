@@ -9,25 +9,25 @@ namespace ddp {
 /// How a `DistributedSampler` orders and divides the dataset. All ranks must
 /// pass the same options.
 struct SamplerOptions {
-  /// Whether to draw a new order in each epoch, or to keep the dataset's.
+  /// Whether each epoch has a new order, or the dataset's.
   TORCH_ARG(bool, shuffle) = true;
   /// The order of epoch `e` depends on `seed + e` only.
   TORCH_ARG(uint64_t, seed) = 0;
-  /// If the number of ranks does not divide the dataset: whether to leave out
+  /// If the number of ranks does not divide the dataset's size: whether to drop
   /// its tail, or to repeat its head.
   TORCH_ARG(bool, drop_last) = false;
 };
 
-/// Gives each rank its share of a dataset, equally many samples on every rank.
+/// Gives each rank its share of a dataset, with equally many samples per rank.
 ///
 /// The indices are exactly those of Python's
 /// `torch.utils.data.DistributedSampler`: a permutation from a separate
 /// generator, padded or cut to a multiple of the number of ranks. Rank `r` of
-/// `n` takes every n-th from the r-th on. The global random state is neither
-/// used nor changed. Rejects an empty dataset, which Python accepts.
+/// `n` takes indices r, r + n, r + 2n, ... of it. The global random state is
+/// neither used nor changed. Rejects an empty dataset, which Python accepts.
 class DDP_API DistributedSampler : public ShardedSampler {
  public:
-  /// The share of this process in `group`. `size` is the dataset's, in samples.
+  /// This process's share in `group`. `size` is the dataset's, in samples.
   DistributedSampler(
       size_t size,
       const ProcessGroup& group,
@@ -49,14 +49,14 @@ class DDP_API DistributedSampler : public ShardedSampler {
 };
 
 /// Gives each sample of a dataset to exactly one rank, in the dataset's order,
-/// for evaluation, in which padding would count samples twice. The first ranks
-/// may have one more sample and one more batch: use no collective in the loop,
+/// for evaluation: padding would count samples twice. The first ranks may have
+/// one more sample and one more batch. Therefore use no collective in the loop,
 /// but one after it (`all_reduce` of the sums).
 class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// As for `DistributedSampler`.
   EvaluationSampler(size_t size, const ProcessGroup& group);
-  /// For a rank of so many, without a group.
+  /// As above, for `rank` among `num_replicas`, without a group.
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
 };
 
@@ -70,18 +70,18 @@ struct WeightedSamplerOptions {
 };
 
 /// Draws samples with probabilities in proportion to weights, over all ranks,
-/// and gives each rank its share, equally many on every rank.
+/// and gives equally many to each rank.
 ///
-/// The sequence of an epoch is that of `torch.multinomial` on the CPU, and so
-/// of Python's `torch.utils.data.WeightedRandomSampler`, from a generator
-/// seeded with `seed + epoch`. If the number of ranks does not divide the
-/// sequence, its head is repeated.
+/// `torch.multinomial` on the CPU draws the sequence of an epoch, as in
+/// Python's `torch.utils.data.WeightedRandomSampler`, from a generator seeded
+/// with `seed + epoch`. If the number of ranks does not divide its length, its
+/// head is repeated.
 class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
-  /// `weights`: one per sample, of shape [samples], floating point, not
-  /// negative, 2^24 at most. `num_samples`: the number to draw in an epoch,
-  /// over all ranks. Throws `c10::ValueError` for other weights, and without
-  /// replacement if fewer weights than `num_samples` are above 0.
+  /// `weights` has one element per sample, of shape [samples], floating point,
+  /// not negative, 2^24 elements at most. `num_samples` is the number of draws
+  /// per epoch, over all ranks. Throws `c10::ValueError` for other weights, and
+  /// without replacement if fewer than `num_samples` weights are above 0.
   DistributedWeightedSampler(
       const at::Tensor& weights,
       size_t num_samples,
@@ -116,19 +116,18 @@ struct StreamSamplerOptions {
 /// `n` draws the stream's samples r, r + n, r + 2n, ...
 ///
 /// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, the end of
-/// the previous epoch: no sample is repeated. The remainder that the number of
-/// ranks does not divide is left out: all draw equally many. Without
-/// `epoch_size`, each epoch reads the stream from its beginning, and `size()`
-/// is a number that no loop reaches. `state_dict` has the progress of all
-/// ranks.
+/// the previous epoch: no sample is repeated. A remainder is dropped, so that
+/// all ranks draw equally many samples. Without `epoch_size`, each epoch reads
+/// the stream from its beginning, and `size()` is a number that no loop
+/// reaches. `state_dict` contains the progress of all ranks.
 ///
-/// A stream that ends is a LibTorch `StatefulDataset` with the sampler inside.
-/// The dataset finds the end, on some ranks a batch before the others: an
-/// all-reduce in each step decides whether to take the batch (docs/data.md has
-/// the loop).
+/// For a stream that ends, write a LibTorch `StatefulDataset` with the sampler
+/// inside. The dataset finds the end, on some ranks one batch earlier. An
+/// all-reduce in each step must thus decide whether to use the batch (see
+/// docs/data.md).
 class DDP_API StreamSampler : public ShardedSampler {
  public:
-  /// The share of this process in `group`.
+  /// This process's share in `group`.
   explicit StreamSampler(
       const ProcessGroup& group,
       const StreamSamplerOptions& options = {});

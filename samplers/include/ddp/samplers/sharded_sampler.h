@@ -15,25 +15,25 @@ namespace ddp {
 
 class ProcessGroup;
 
-/// A rank's part of one sequence of samples per epoch, which all ranks know:
-/// rank `r` of `n` draws every n-th from the r-th on. The base of this
-/// library's samplers. Ranks must construct the same samplers in one order:
-/// constructors with a group compare their arguments over ranks, without
-/// waiting. If arguments differ, all ranks throw `c10::ValueError` with one
-/// text, some in their next wait on the group.
+/// A rank's part of each epoch's sequence of samples, which all ranks know:
+/// rank `r` of `n` draws samples r, r + n, r + 2n, ... The base of this
+/// library's samplers. All ranks must construct the same samplers in the same
+/// order. Constructors with a group compare their arguments over ranks, without
+/// waiting. If arguments differ, all ranks throw `c10::ValueError` with the
+/// same text, some only in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and the loop's progress, so calls on the program's sampler reach the
-/// loader's copy; each has its own order and position. An inner loop therefore
-/// needs a separate sampler. One copy is not thread-safe; different copies are.
+/// loader's copy. Each copy has its own order and position. An inner loop needs
+/// another sampler. Threads may use different copies, but not the same copy.
 ///
-/// **Resuming within an epoch.** Workers fetch ahead, so only the loop knows
-/// its progress, which it reports with `advance`. `state_dict` then holds rank
-/// 0's for all, since ranks step together. The state is valid for any number of
+/// **Resuming within an epoch.** Workers fetch ahead, so the loop must report
+/// its progress with `advance`. `state_dict` then holds rank 0's progress for
+/// all ranks, since they step together. The state is valid for any number of
 /// ranks: the rest of the epoch is divided among them.
 ///
 /// ```
-/// sampler.load_state_dict(state);                      // to go on
+/// sampler.load_state_dict(state);                      // to resume
 /// for (auto epoch = sampler.epoch(); epoch < epochs; ++epoch) {
 ///   sampler.set_epoch(epoch);
 ///   for (auto& batch : *loader) {
@@ -45,33 +45,33 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
   using State = torch::OrderedDict<std::string, at::Tensor>; ///< By name.
 
-  /// Sets the epoch, in all copies. The next `reset()`, as by a loader's
-  /// `begin()`, draws the order: call `set_epoch` before each loop, or every
-  /// epoch has the same order. A new epoch begins at its start.
+  /// Sets the epoch, in all copies. The next `reset()`, which a loader's
+  /// `begin()` calls, draws the order. Call `set_epoch` before each loop, or
+  /// every epoch has the same order. A new epoch begins at its start.
   void set_epoch(int64_t epoch);
 
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// The number of samples this rank draws in the (rest of the) epoch.
+  /// The number of samples that this rank draws in the (rest of the) epoch.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
-  /// state until the loop has seen the epoch's end.
+  /// state until the loop has reached the epoch's end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
-  /// `c10::Error` if a copy began another loop and the program uses `advance`.
+  /// `c10::Error` if another copy began a loop and the program uses `advance`.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Reports that the loop is done with `count` more samples of this rank.
-  /// Throws `c10::ValueError` if the rank was not given that many.
+  /// Throws `c10::ValueError` if the rank has not drawn that many.
   void advance(size_t count);
 
-  /// The loop's progress: the epoch, the number of samples of its sequence that
-  /// all ranks are done with, and the parameters of the sequence. The tensors
-  /// are int64 scalars, and the sampler's name in bytes. Throws `c10::Error` if
-  /// samples were drawn and `advance` was never called. Not collective.
+  /// The loop's progress: the epoch, the number of its samples that all ranks
+  /// have used, and the parameters of the sequence. The tensors are int64
+  /// scalars, and the sampler's name in bytes. Throws `c10::Error` if samples
+  /// were drawn and `advance` was never called. Not collective.
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
@@ -82,21 +82,21 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// Checks a state as `load_state_dict` does; the returned function loads it.
   std::function<void()> plan_state_dict(const State& state);
 
-  /// Stores the epoch and position of the current order: the samples that this
-  /// rank drew, which workers may have fetched ahead of the loop.
+  /// Stores the epoch and this rank's position in it, including samples that
+  /// workers have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
-  /// Resumes where `save` was called, in a sampler of the same sequence, ranks
-  /// and options, immediately or after one `reset` (also in a copy). Drawn
-  /// samples count as done. Throws `c10::Error` if the position is too large.
+  /// Resumes at a saved position, in a sampler of the same sequence, ranks and
+  /// options, immediately or after one `reset` (also in a copy). Drawn samples
+  /// count as used. Throws `c10::Error` if the position is too large.
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
-  /// If the number of ranks does not divide the sequence.
+  /// What to do if the number of ranks does not divide the sequence's length.
   enum class Remainder {
-    kRepeat, ///< its head is repeated until they do
-    kDrop, ///< its tail is left out
-    kUneven, ///< the first ranks have one sample more
+    kRepeat, ///< repeat its head
+    kDrop, ///< drop its tail
+    kUneven, ///< give the first ranks one more sample
   };
 
   /// The part of `rank` among `num_replicas` of a sequence of `length` samples.
@@ -109,18 +109,18 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t rank,
       Remainder remainder);
 
-  /// For constructors with a group: throws `c10::ValueError` if another rank's
-  /// sampler is of another kind or sequence; does not wait otherwise.
+  /// For constructors with a group. Throws `c10::ValueError` if another rank's
+  /// sampler is known to differ; does not wait for others.
   void check_same(const ProcessGroup& group) const;
 
-  // No move: a sampler that was passed to a loader still takes `set_epoch`.
+  // No move: a sampler that a loader got by a move must still take `set_epoch`.
   ShardedSampler(const ShardedSampler&) = default; ///< Shares the epoch.
   /// Shares the epoch.
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
-  /// which takes half the memory. Undefined, the default, means `first_index`,
-  /// the one after it, ..., which takes no memory.
+  /// which takes half the memory. Undefined, the default, means consecutive
+  /// indices from `first_index`, without memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
   /// The first index of an undefined sequence; 0 unless overridden.

@@ -35,9 +35,9 @@ struct TrainingPart {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
-  /// Whether the state of each rank is saved, in a list.
+  /// Whether every rank's state is saved, in a list.
   bool per_rank = false;
-  /// Whether a state may lack it.
+  /// Whether the part may be missing in a state.
   bool optional = false;
   /// Whether `save` may communicate.
   bool collective = false;
@@ -49,7 +49,7 @@ struct TrainingPart {
   /// The epoch, if any; it must be the same on all ranks when the part is
   /// saved.
   std::function<int64_t()> epoch = nullptr;
-  /// Whether `load` checks nothing, so that its result may throw.
+  /// Whether `load` checks nothing, so that the returned function may throw.
   bool unchecked = false;
 };
 
@@ -60,15 +60,15 @@ DDP_API TrainingPart local_part(
     Plan load);
 
 /// A part with a separate state per rank. `derive` makes a state from a seed
-/// for a rank without a saved state; if null, nothing is loaded on another
-/// number of ranks.
+/// for a rank without a saved state; if it is null, nothing is loaded on
+/// another number of ranks.
 DDP_API TrainingPart per_rank_part(
     const std::string& name,
     std::function<c10::IValue()> save,
     Plan load,
     std::function<Commit(uint64_t)> derive = nullptr);
 
-/// The functions that load a checked state.
+/// The functions that load the parts of a state.
 struct Commits {
   std::vector<Commit> unchecked; // run these first
   std::vector<Commit> checked;
@@ -80,7 +80,8 @@ c10::IValue save_parts(
     const std::vector<TrainingPart>& parts,
     const ProcessGroup& group);
 
-/// Checks that a state contains the states of all parts. Throws `c10::Error`.
+/// Checks that a state contains valid states of all parts, and returns the
+/// functions that load them. Throws `c10::Error`.
 Commits plan_parts(
     const std::vector<TrainingPart>& parts,
     const c10::IValue& state,

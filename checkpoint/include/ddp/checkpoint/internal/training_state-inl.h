@@ -1,6 +1,6 @@
 #pragma once
 
-// The definitions of the templates of <checkpoint/training_state.h>.
+// The definitions of the templates in <ddp/checkpoint/training_state.h>.
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/internal/export.h>
 
@@ -16,7 +16,7 @@ inline c10::IValue to_ivalue(c10::IValue state) {
 }
 DDP_API StateDict to_state_dict(const c10::IValue& state);
 
-/// Whether each rank has an additional state.
+/// Whether an object has an additional state for each rank.
 template <typename Stateful, typename = void>
 struct HasRankState : std::false_type {};
 template <typename Stateful>
@@ -25,7 +25,7 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
-/// Whether it has epochs, as samplers do.
+/// Whether an object has epochs, as samplers do.
 template <typename Stateful, typename = void>
 struct HasEpoch : std::false_type {};
 template <typename Stateful>
@@ -35,8 +35,8 @@ struct HasEpoch<
         decltype(std::declval<const Stateful&>().epoch()),
         int64_t>>> : std::true_type {};
 
-/// Whether its state is whole on one rank only: an optimizer that steps in a
-/// `Join` communicates in its step.
+/// Whether an object's state is whole on one rank only. This holds for an
+/// optimizer that can be in a `Join`, since its step communicates.
 template <typename Stateful>
 using IsSharded = std::conjunction<
     std::is_base_of<torch::optim::Optimizer, Stateful>,
@@ -57,7 +57,7 @@ inline constexpr bool plans_v<
     std::void_t<decltype(std::declval<Part&>().plan_state_dict(
         std::declval<const State&>()))>> = true;
 
-/// A state in the type that the part returned.
+/// Converts a state to the type that the part's `state_dict` returns.
 template <typename State>
 auto state_of(const c10::IValue& state) {
   if constexpr (std::is_same_v<State, c10::IValue>) {

@@ -15,12 +15,12 @@
 namespace ddp::detail {
 
 /// Memory for the batches of a data loader, reused once a batch is released:
-/// the operating system's fresh pages cost as much as filling them.
+/// fresh pages from the operating system cost as much as filling them.
 class DDP_API BatchMemory {
  public:
-  /// Keeps the unused memory of at most `kept` tensors. With `pinned` it is
-  /// pinned for copies to a GPU, if there is one; LibTorch caches pinned memory
-  /// itself.
+  /// Keeps the unused memory of at most `kept` tensors. With `pinned`, memory
+  /// is pinned for copies to a GPU, if there is one; LibTorch caches pinned
+  /// memory.
   BatchMemory(size_t kept, bool pinned);
 
   /// A tensor on the CPU with arbitrary contents; it may outlive this object.
@@ -36,13 +36,13 @@ class DDP_API BatchMemory {
   std::shared_ptr<Blocks> blocks_;
 };
 
-/// One tensor of a batch, from its samples' tensors: `torch::stack`, sample by
-/// sample, from several threads.
+/// One tensor of a batch, stacked from the samples' tensors like
+/// `torch::stack`, sample by sample and from several threads.
 class DDP_API StackedTensor {
  public:
-  /// Writes row `row` of `rows`; `index` is the sample's, for messages. The
-  /// first sample sets shape and dtype of the others: throws `c10::ValueError`
-  /// for another, or for one that is not dense on the CPU.
+  /// Writes row `row` of `rows`; `index` is the sample's, for messages. Throws
+  /// `c10::ValueError` if shape or dtype differ from the first sample's, or the
+  /// sample is not dense on the CPU.
   void put(
       size_t row,
       size_t rows,
@@ -50,7 +50,7 @@ class DDP_API StackedTensor {
       size_t index,
       const BatchMemory& memory);
 
-  /// Of shape [rows, ...], once all rows are written.
+  /// The tensor, of shape [rows, ...], once all rows are written.
   const at::Tensor& tensor() const {
     return tensor_;
   }
@@ -60,8 +60,8 @@ class DDP_API StackedTensor {
   at::Tensor tensor_;
 };
 
-/// Copies batches to a device on a separate stream, so that the device copies
-/// one while it computes with the one before. On the CPU, nothing is copied.
+/// Copies batches to a device on a separate stream: the device copies one batch
+/// while it computes with the previous one. On the CPU, nothing is copied.
 class DDP_API DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
@@ -70,16 +70,16 @@ class DDP_API DeviceCopies {
     return stream_.has_value();
   }
 
-  /// Starts to copy the tensors inside `batch`, and replaces them by those on
-  /// the device.
+  /// Starts to copy the tensors inside `batch`, and replaces them by the
+  /// copies.
   template <typename Batch>
   void start(Batch& batch) {
     visit_tensors(batch, [&](at::Tensor& tensor) { start_one(tensor); });
     record();
   }
 
-  /// Makes the current stream wait for the batch started last. Its memory may
-  /// be reused once that stream has finished its current work.
+  /// Makes the current stream wait for the last copy. The batch's memory may be
+  /// reused once that stream has finished its current work.
   template <typename Batch>
   void finish(Batch& batch) {
     wait();

@@ -33,7 +33,7 @@ struct LoadedBatch {
 template <typename Dataset>
 class SourceBase {
  public:
-  /// A copy of the dataset for each thread, as in LibTorch's loader.
+  /// Makes a copy of the dataset for each thread, as LibTorch's loader does.
   SourceBase(const Dataset& dataset, size_t workers, BatchMemory memory)
       : memory_(std::move(memory)),
         datasets_(std::max<size_t>(workers, 1), dataset) {}
@@ -43,8 +43,8 @@ class SourceBase {
   std::vector<Dataset> datasets_;
 };
 
-/// Loads batches from a `Dataset`: by one thread each, as the dataset makes
-/// them.
+/// Loads batches from a `Dataset` as the dataset makes them, each on one
+/// thread.
 template <typename Dataset, typename Request>
 class BatchSource : public SourceBase<Dataset> {
  public:
@@ -75,9 +75,9 @@ class BatchSource : public SourceBase<Dataset> {
   };
 };
 
-/// If LibTorch's `Stack` gets single samples, the batch is stacked here: all
-/// threads load its samples, and copy each to its place while it is in the
-/// core's cache.
+/// Stacks batches in place of LibTorch's `Stack`, if it gets single samples.
+/// All threads load samples of the batch, and copy each to its row while it is
+/// in the core's cache.
 template <typename Dataset, typename Example>
 class StackedSource : public SourceBase<Dataset> {
  public:
@@ -132,8 +132,8 @@ class StackedSource : public SourceBase<Dataset> {
   };
 
  private:
-  /// As many samples as fit into a core's cache until they are copied, but few
-  /// enough that each thread gets some.
+  /// The number of samples in a part: as many as fit into a core's cache until
+  /// they are copied, but few enough that each thread gets some.
   size_t part_of(size_t samples) const {
     constexpr size_t kCacheBytes = 256 << 10;
     const auto fit = kCacheBytes / std::max<size_t>(sample_bytes_, 1);
@@ -145,9 +145,9 @@ class StackedSource : public SourceBase<Dataset> {
   static constexpr size_t kUnknown = 256 << 10;
 };
 
-/// Whether a dataset's batches are its samples one by one, so that parts of a
-/// batch can be requested: if the program wrote only `get`. Its own `get_batch`
-/// may read in bulk or need the whole batch, and so may a transform of batches.
+/// Whether a dataset makes samples one by one, because the program wrote only
+/// `get`: parts of a batch can then be requested. A program's `get_batch` or a
+/// transform of batches may read in bulk or need the whole batch.
 template <typename Dataset, typename = void>
 struct IsPerSample : std::false_type {};
 template <typename Dataset>
@@ -183,7 +183,7 @@ struct IsPerSample<torch::data::datasets::MapDataset<Dataset, Transform>>
     : std::conjunction<IsPerSample<Dataset>, IsPerSampleTransform<Transform>> {
 };
 
-/// The source for a `Dataset` whose batches are requested by a `Request`.
+/// The source for a `Dataset` and the type of its batch requests.
 template <typename Dataset, typename Request, typename = void>
 struct SourceOf {
   using type = BatchSource<Dataset, Request>;

@@ -15,7 +15,7 @@
 
 namespace ddp::detail {
 
-/// A batch to load, in parts that several threads may load at once.
+/// A batch to load, in parts that several threads may load concurrently.
 class BatchJob {
  public:
   BatchJob(size_t samples, size_t part) : samples_(samples), part_(part) {}
@@ -41,14 +41,14 @@ class BatchJob {
   std::exception_ptr error_;
 };
 
-/// Threads that load batches. All work on the oldest batch that has parts left,
-/// so batches are ready in order. Without threads, the caller of `take` loads
-/// it.
+/// Threads that load batches. All threads work on the oldest batch with parts
+/// left, so batches are ready in order. Without threads, `take` loads the
+/// batch.
 class DDP_API BatchWorkers {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
-  /// `init` may be empty; throws its exceptions.
+  /// `init` may be empty; the constructor throws its exceptions.
   BatchWorkers(size_t workers, const std::function<void(size_t)>& init);
   ~BatchWorkers();
   BatchWorkers(const BatchWorkers&) = delete;
@@ -56,10 +56,10 @@ class DDP_API BatchWorkers {
 
   void add(std::shared_ptr<BatchJob> job);
 
-  /// The number of batches that were added and not taken.
+  /// The number of batches that were added and not yet taken.
   size_t size() const;
 
-  /// Whether the oldest batch was loaded without an error.
+  /// Whether the oldest batch is loaded, without an error.
   bool is_ready() const;
 
   /// Waits for the oldest batch, of which there must be one, and takes it.

@@ -1,6 +1,6 @@
 #pragma once
 
-// The definitions of the template of <ddp/samplers/data_loader.h>.
+// The definitions of the template in <ddp/samplers/data_loader.h>.
 #include <ddp/internal/check.h>
 #include <ddp/samplers/data_loader.h>
 
@@ -17,7 +17,7 @@ struct Counts<
     std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
     : std::true_type {};
 
-/// Reports that the loop is done with `samples` more, if the sampler counts.
+/// Reports `samples` more used samples to the sampler, if it counts them.
 template <typename Sampler>
 void advance(Sampler& sampler, size_t samples) {
   if constexpr (Counts<Sampler>::value) {
@@ -40,7 +40,7 @@ DataLoader<Dataset, Sampler>::DataLoader(
       source_(
           detail::SourceOf<Dataset, BatchRequestType>::samples(dataset),
           options_.workers(),
-          // Two tensors for each batch that is loaded, in the loop, or held.
+          // Two tensors per batch that is being loaded, in use, or held.
           {2 * (max_jobs_ + 2),
            options_.pin_memory().value_or(options_.device().is_cuda())}),
       copies_(options_.device()),
@@ -100,8 +100,9 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
   return Loaded{job->take(), job->samples()};
 }
 
-/// On a device, the next batch is copied from when the loop gets the previous
-/// one or, if it was not loaded then, from when it is loaded.
+/// The copy of the next batch to a device starts when the loop gets the
+/// previous batch or, if the next is not loaded then, when the loop asks for
+/// it.
 template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
     Dataset,
@@ -139,7 +140,7 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     return loaded ? std::optional<BatchType>(std::move(loaded->batch))
                   : std::nullopt;
   } catch (...) {
-    ++iteration_; // this one is over
+    ++iteration_; // this iteration is over
     throw;
   }
 }

@@ -6,13 +6,14 @@
 
 namespace ddp::detail {
 
-/// The samples a copy of a sampler draws in one loop, and its progress.
+/// The samples that a copy of a sampler draws in one loop, and its progress.
 struct SampleOrder {
   int64_t epoch = 0;
-  /// The length of the epoch's sequence before it, on all ranks.
+  /// The position in the epoch's sequence, over all ranks, at which the loop
+  /// began.
   size_t start = 0;
   size_t size = 0;
-  /// The number of the loop among those of all copies.
+  /// The number of this loop among the loops of all copies.
   uint64_t loop = 0;
   /// Whether the two fields below were drawn.
   bool drawn = false;
