@@ -20,37 +20,37 @@ SUFFIXES = (".h", ".cpp")
 LAYERS = """
         common                    # without LibTorch: files, names, addresses, text, processes
 private launcher                  # ddprun
-        ddp/support               # threads with a bound, tensors and values as plain memory | check export process_group_options
-        ddp/environment           # what launchers and the program say
+        ddp/support               # tasks with a time limit, tensors and values as plain memory | check export process_group_options
+        ddp/environment           # settings from launchers and the program
         ddp/failure               # failure store, heartbeat, crash handler, flight recorder
-        ddp/backends              # gloo and NCCL, the doors to our own, and what these share
+        ddp/backends              # gloo, NCCL, interfaces of the backends below, shared parts
 private ddp/backends/shm          # shared memory
 private ddp/backends/mpi          # MPI
-private ddp/backends/hierarchical # one backend within hosts, another between them
+private ddp/backends/hierarchical # shared memory within hosts, gloo between them
         ddp/process_group         # collectives, bounded waits, agreement between ranks | work
-        ddp/debug                 # what DDP_DEBUG turns on
-        ddp/rendezvous            # the store, and who is where
-        ddp/init                  # a group is formed, split, taken over
+        ddp/debug                 # the checks and records of DDP_DEBUG
+        ddp/rendezvous            # the store, and the location of each rank
+        ddp/init                  # forming, splitting and wrapping groups
         ddp/model                 # state and comparison of modules
         ddp/random                # seeds | random
-        ddp/reducer/buckets       # parameters, their buckets, and how one is reduced | reducer_options
-        ddp/reducer/core          # hooks, the end of backward, what ranks agree on | reducer_target
-        ddp/reducer/observers     # what listens: times, layouts, checks | statistics
-        ddp/reducer               # the class that assembles them
+        ddp/reducer/buckets       # parameters, their buckets, and the reduction of a bucket | reducer_options
+        ddp/reducer/core          # hooks, the end of backward, agreement on unused parameters | reducer_target
+        ddp/reducer/observers     # observers of the core: times, layouts, checks | statistics
+        ddp/reducer               # the class that assembles the parts above
         ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks | default_hooks
-        ddp/model_averaging       # parameters that are averaged now and then
+        ddp/model_averaging       # periodic averaging of parameters
         ddp/wrapper               # DistributedDataParallel, forward over several devices | distributed_data_parallel share_forward tensor_traversal
         ddp/optim                 # ZeRO, fused steps, gradient scaler, optimizers' states | amp optimizers zero_redundancy_optimizer
         ddp/nn                    # synchronized batch-norm
-        ddp/spawn                 # ranks that the program starts itself
+        ddp/spawn                 # ranks that a program starts
 private samplers                  # samplers and the data loader
-private checkpoint                # files, trainings, folders of checkpoints
-        ddp/elastic               # ranks that come and go, signals that save
+private checkpoint                # files, training states, folders of checkpoints
+        ddp/elastic               # changing numbers of nodes, saving on a signal
         ddp/include               # the umbrella header | ddp
         ddp/commands              # ddp-flightrecorder, ddp-timeline
 private checkpoint/command        # ddp-checkpoint
 private launcher/store            # the helper that serves the store
-private launcher/etcd             # the helper that speaks to an etcd
+private launcher/etcd             # the helper that talks to an etcd
 """
 
 MAX_FILES = 25  # in a folder of sources and private headers
@@ -266,10 +266,10 @@ class Tree:
 
 
 def table():
-    yield "| layer, the lowest first | what is in it | its private headers are for |"
+    yield "| layer, lowest first | contents | users of its private headers |"
     yield "|---|---|---|"
     for layer in read_layers():
-        whom = "itself" if layer.private else "later layers"
+        whom = "this layer" if layer.private else "also later layers"
         yield f"| `{layer.folder}` | {layer.text} | {whom} |"
 
 
