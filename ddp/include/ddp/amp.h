@@ -46,7 +46,7 @@ struct GradScalerOptions {
 ///   scaler.update();
 /// ```
 ///
-/// If one rank's gradient is infinite or NaN, the mean is so on all ranks.
+/// If one rank's gradient is infinite or NaN, so is the mean on all ranks.
 /// After a backward with a `Reducer`, all ranks thus skip the same steps. If
 /// gradients differ between ranks (ignored parameters, sharded optimizers,
 /// steps under `no_sync`), pass the group. Ranks then agree by an all-reduce of
@@ -68,14 +68,14 @@ class DDP_API GradScaler {
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in
-  /// place, and checks them for infinity and NaN. `step` calls it if needed.
-  /// Collective if a group was passed. Throws `c10::ValueError` if a gradient
-  /// is of half precision.
+  /// place, and checks them for infinity and NaN. `step` calls `unscale_` if
+  /// needed. Collective if a group was passed. Throws `c10::ValueError` if a
+  /// gradient is of half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Calls the optimizer's `step` unless a gradient is infinite or NaN. Returns
-  /// whether it did. Waits for gradients on a GPU. Takes no closure: each of
-  /// its calls would need another unscaling. Collective if a group was passed.
+  /// whether it did. Waits for gradients on a GPU. Takes no closure: each call
+  /// of one would need another unscaling. Collective if a group was passed.
   bool step(torch::optim::Optimizer& optimizer);
 
   /// Adapts the scale to the steps since the last `update`, or sets
@@ -95,8 +95,8 @@ class DDP_API GradScaler {
   c10::IValue state_dict() const;
 
   /// Loads the result of this or Python's `state_dict`. Does nothing if not
-  /// enabled. Throws `c10::Error` for a state that is empty or not a scaler's,
-  /// without any change.
+  /// enabled. Throws `c10::Error` for a state that is empty or not a scaler's;
+  /// then nothing has changed.
   void load_state_dict(const c10::IValue& state);
 
  private:

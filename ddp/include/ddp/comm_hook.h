@@ -67,7 +67,7 @@ class DDP_API CommHook {
   /// Returns a future of the result: a tensor of the buffer's shape, dtype and
   /// device, possibly the buffer itself, or a list of one such tensor. The hook
   /// may run collectives on `group`, which nothing else uses meanwhile. All
-  /// ranks call it with the same buckets in the same order. Its exceptions end
+  /// ranks call `run` with the same buckets in the same order. Exceptions end
   /// backward. Detecting globally unused parameters relies on all ranks taking
   /// part before the future completes. If a hook does not communicate, these
   /// parameters may get gradients of zero.
@@ -75,9 +75,8 @@ class DDP_API CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
 
-  /// The state that a run needs to resume, as far as it is equal on all ranks;
-  /// none by default. A part of `Reducer::state_dict`. Call it between
-  /// backwards. Not collective.
+  /// The state for a resumed run that is equal on all ranks; none by default. A
+  /// part of `Reducer::state_dict`. Call it between backwards. Not collective.
   virtual c10::IValue state_dict() const;
 
   /// Resumes from the result of `state_dict`. Throws `c10::ValueError` for any
@@ -85,7 +84,8 @@ class DDP_API CommHook {
   virtual void load_state_dict(const c10::IValue& state);
 
   /// The state that differs between ranks: a part of
-  /// `Reducer::rank_state_dict`. A hook must always return a state or never.
+  /// `Reducer::rank_state_dict`. A hook must return a state either always or
+  /// never.
   virtual c10::IValue rank_state_dict() const;
   /// Loads the result of `rank_state_dict` on this rank.
   virtual void load_rank_state_dict(const c10::IValue& state);

@@ -85,11 +85,11 @@ class DDP_API ElasticRun {
 
   const ProcessGroup& group() const; ///< The ranks of this call.
 
-  /// Restores `state` to the job's state before its nodes changed; its parts
-  /// must live until the function returns. The rank with the most steps, or the
-  /// lowest of several, sends its copy to all. Returns false if no rank has
-  /// one, as in a new job; the program may then load a checkpoint. From now on
-  /// `step` keeps copies of this state. State that differs between ranks
+  /// Restores the parts of `state`, which must live until the function returns,
+  /// to the state before the job's nodes changed. The rank with the most steps,
+  /// or the lowest of several, sends its copy to all. Returns false if no rank
+  /// has one, as in a new job; the program may then load a checkpoint. From now
+  /// on `step` keeps copies of this state. State that differs between ranks
   /// (random states) does not change; a warning says so.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
@@ -97,8 +97,8 @@ class DDP_API ElasticRun {
   /// (`ZeroRedundancyOptimizer`): each copy would have only a shard.
   bool sync(const TrainingState& state);
 
-  /// Ends a step, where the state is complete, and keeps a copy of the state.
-  /// If the job's nodes change and none is lost, all ranks throw
+  /// Ends a step, after which the state is complete, and keeps a copy of the
+  /// state. If the job's nodes change and none is lost, all ranks throw
   /// `MembershipChanged` in the same call; the cost of this agreement is
   /// negligible. Collective; throws as collectives do.
   void step();

@@ -124,10 +124,11 @@ class DDP_API Join {
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
   /// Over `group`, ranks report whether they have inputs: 8 bytes for each rank
-  /// and call. Only the joinables may use it meanwhile. All ranks pass the same
-  /// joinables in the same order. Not collective. Throws `c10::ValueError` if
-  /// the list is empty, an object appears twice or already has a `Join`, or
-  /// another `Join` lives on the group or on a duplicate (deadlock).
+  /// and call. Only the joinables may use this group meanwhile. All ranks pass
+  /// the same joinables in the same order. Not collective. Throws
+  /// `c10::ValueError` if the list is empty, an object appears twice or already
+  /// has a `Join`, or another `Join` lives on the group or on a duplicate
+  /// (deadlock).
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,

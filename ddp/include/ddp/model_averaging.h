@@ -97,8 +97,8 @@ struct HierarchicalModelAveragerOptions {
 };
 
 /// Averages parameters over small groups often, and over larger ones less
-/// often. A step whose number, from 0, is a multiple of a period averages over
-/// the group of the longest such period.
+/// often. Steps count from 0. Of the periods that divide a step's number, the
+/// longest one selects the group.
 class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
   /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` if a

@@ -19,7 +19,7 @@ namespace ddp {
 struct DDP_API NamedTensors {
   /// Adds one tensor.
   void append(const std::string& name, const at::Tensor& tensor);
-  void append(const NamedTensors& others); ///< Adds all of these.
+  void append(const NamedTensors& others); ///< Adds all its tensors.
 
   std::vector<std::string> names; ///< As many as `tensors`.
   std::vector<at::Tensor> tensors; ///< As many as `names`.
@@ -59,10 +59,10 @@ DDP_API void broadcast_module_state(
 /// The tensors that a check of a module includes in addition to its parameters;
 /// equal on all ranks.
 struct VerificationOptions {
-  /// Whether it includes the parameters' gradients.
+  /// Whether the check includes the parameters' gradients.
   TORCH_ARG(bool, gradients) = false;
 
-  /// Whether it includes the module's buffers.
+  /// Whether the check includes the module's buffers.
   TORCH_ARG(bool, buffers) = false;
 };
 
@@ -90,10 +90,10 @@ DDP_API void verify_same_parameters(
 ///
 /// Throws `c10::ValueError` with the same text on every rank. It begins with
 /// `what`, a noun such as "gradients", and names the first tensor that differs,
-/// the ranks that differ from the majority (if sets of equal ranks tie: from
-/// the set with the lowest rank), and a few more tensors that differ. If the
-/// ranks' lists have different names or lengths, the text names the first
-/// difference.
+/// the ranks that differ from the majority, and a few more tensors that differ.
+/// If sets of equal ranks are equally large, the set with the lowest rank
+/// counts as the majority. If the ranks' lists have different names or lengths,
+/// the text names the first difference.
 ///
 /// Collective. Each rank reads its tensors once, on one core, and copies
 /// tensors of a GPU one by one to the CPU. Gathers 8 bytes per rank if all are

@@ -29,7 +29,7 @@ struct ProcessGroupImpl;
 ///
 /// A cheap value: copies share one group. A default-constructed group has one
 /// member and its collectives are no-ops, so a program needs no special case
-/// for a single process. Except where noted, every rank must call each
+/// for a single process. Unless noted otherwise, every rank must call each
 /// collective in the same order with tensors of the same shape and dtype.
 /// Tensors may be on the CPU or, with the backend nccl, on this rank's GPU.
 ///
@@ -52,7 +52,7 @@ class DDP_API ProcessGroup {
   /// they exchange addresses. The backend is "mpi" unless options or
   /// DDP_BACKEND name another. MPI must be initialised. `comm` is duplicated;
   /// the program still frees it. Collective over `comm`. Throws
-  /// `c10::ValueError` if ddp was built with another MPI, `c10::Error` if
+  /// `c10::ValueError` if ddp was built with another MPI, `c10::Error` if built
   /// without MPI, and as `init_process_group` does.
   template <typename Communicator>
   static ProcessGroup from_mpi(
@@ -73,7 +73,7 @@ class DDP_API ProcessGroup {
   /// The name, as in `ProcessGroupOptions::backend`; "none" for a group of one.
   const std::string& backend() const;
 
-  /// The longest time that any wait of this group takes.
+  /// The limit of each wait of this group.
   std::chrono::milliseconds timeout() const;
 
   /// The key-value store of the rendezvous, under a prefix of this group; null
@@ -91,7 +91,7 @@ class DDP_API ProcessGroup {
   Work all_reduce_async(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
   /// Returns the tensors of all ranks, by rank. Their dtypes and all sizes but
-  /// the first must agree; the first size may differ, and be 0. Collective.
+  /// the first must agree; the first size may differ or be 0. Collective.
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) const;
 
   /// Returns the strings of all ranks, by rank; lengths may differ. Collective.

@@ -12,8 +12,8 @@
 
 namespace ddp {
 
-/// How `init_process_group` forms the group. All options are optional. The
-/// program's values override the environment, which overrides the defaults.
+/// Options of `init_process_group`. All of them are optional. The program's
+/// values override the environment, which overrides the defaults.
 struct ProcessGroupOptions {
   /// "gloo" (CPU), "nccl" (CUDA, with gloo for CPU tensors), "mpi" (CPU, and
   /// CUDA if MPI supports it), "shm" (CPU, ranks of one host, by shared
@@ -79,9 +79,9 @@ struct ProcessGroupOptions {
   /// then throw with its message. It is also written to the file that
   /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report, as is
   /// the stack of a crash by a signal. `init_process_group` installs a handler
-  /// in front of `std::terminate`'s. If the variable is set, it also handles
-  /// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, unless another handler is
-  /// installed.
+  /// in front of `std::terminate`'s. If the variable is set, the function also
+  /// installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, unless
+  /// others are installed.
   TORCH_ARG(bool, report_uncaught) = true;
 };
 

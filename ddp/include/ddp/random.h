@@ -14,7 +14,8 @@
 namespace ddp {
 
 /// Seeds LibTorch's generators, CPU and CUDA, on all ranks with rank 0's `seed`
-/// and returns it. Equal code then builds equal weights everywhere. Collective.
+/// and returns it. The same code then builds equal weights on all ranks.
+/// Collective.
 DDP_API uint64_t manual_seed(uint64_t seed, const ProcessGroup& group);
 
 /// As above, with a seed that rank 0 draws from the operating system and

@@ -24,8 +24,8 @@ struct ReducerImpl;
 ///
 /// Attach a Reducer to a module or a list of parameters; the training loop does
 /// not change. After `backward()`, each `grad()` is the mean over ranks of the
-/// computed gradients. Each backward outside `no_sync` reduces, even a second
-/// one over a graph or another output; all ranks run the same ones.
+/// computed gradients. Each backward outside `no_sync` reduces, also over a
+/// retained graph or another output; ranks must run the same backwards.
 ///
 /// Ranks may use different parameters. If any rank has a new gradient since the
 /// last reduction, it is averaged with the others' (an earlier one, or zero).
@@ -79,14 +79,14 @@ class DDP_API Reducer {
   /// step, on all ranks, or never. Collective, except under `no_sync`.
   void finish_backward();
 
-  /// Lets ranks have different numbers of steps while the `Join` lives. Use
-  /// `joinable()` to share one with a `ZeroRedundancyOptimizer`. Throws
+  /// Lets ranks have different numbers of steps while the `Join` lives. A
+  /// `ZeroRedundancyOptimizer` can share it by `joinable()`. Throws
   /// `c10::ValueError` if `skip_all_reduce_unused_params` is set.
   [[nodiscard]] Join join(const JoinOptions& options = {});
   Joinable& joinable(); ///< To share a `Join`; see `join`.
 
   /// From now on each backward that reduces ends with the optimizer's step,
-  /// with the same bits: a bucket's parameters are stepped as soon as it is
+  /// with the same bits. A bucket's parameters are stepped as soon as it is
   /// reduced, while other buckets are in flight. Omit `optimizer.step()`. The
   /// optimizer must outlive this Reducer and treat parameters separately:
   /// throws `c10::ValueError` for others, such as `LBFGS`. Excludes clipping by

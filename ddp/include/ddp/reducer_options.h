@@ -42,9 +42,9 @@ enum class BucketLayout {
 };
 
 /// Options of `Reducer` and `DistributedDataParallel`, with Python's names and
-/// defaults if it has them. All ranks must pass the same options. Construction
-/// compares options that affect other ranks, except `init_sync` and
-/// `share_communicator`, on which the comparison itself depends.
+/// defaults if Python has them. All ranks must pass the same options.
+/// Construction compares options that affect other ranks, except `init_sync`
+/// and `share_communicator`, on which the comparison itself depends.
 struct ReducerOptions {
   /// Size at which a bucket is reduced, in MiB; may be a fraction. Unset: 25,
   /// and 1 for the first bucket, so that communication begins early.
@@ -83,7 +83,7 @@ struct ReducerOptions {
 
   /// Gradients are slices of the buckets in any case. As in Python, a gradient
   /// kept over a backward is divided by the number of ranks with this option.
-  /// Without it, it is multiplied by the reciprocal, which rounds differently.
+  /// Without it, the reciprocal is the factor, which rounds differently.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
   /// Not needed: activation checkpointing is handled without it. Rebuilds the
@@ -96,9 +96,8 @@ struct ReducerOptions {
   /// if ranks differ, this backward or one of the next two throws.
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
-  /// Names of parameters and buffers that are not compared, broadcast or
-  /// reduced, as in the module's `named_parameters()`; an unknown name is an
-  /// error.
+  /// Parameters and buffers that are not compared, broadcast or reduced, by
+  /// their names in `named_parameters()`; an unknown name is an error.
   TORCH_ARG(std::set<std::string>, parameters_to_ignore);
 
   /// Names of parameters whose gradients are sparse. Weights of `Embedding` and
@@ -129,7 +128,7 @@ struct ReducerOptions {
   /// connections. Nothing else may then use that group during a backward.
   TORCH_ARG(bool, share_communicator) = false;
 
-  /// Whether `Reducer::timeline()` is kept.
+  /// Whether `Reducer::timeline()` is recorded.
   TORCH_ARG(bool, record) = false;
 
   /// Interval, in backwards, at which `Reducer::statistics()` measures times
@@ -137,8 +136,7 @@ struct ReducerOptions {
   TORCH_ARG(int64_t, sample_rate) = 100;
 
   /// Folder for this rank's times for `ddp-timeline`; created if missing.
-  /// Empty: the folder in DDP_TIMELINE or, if it is unset too, nothing is
-  /// written.
+  /// Empty: the folder in DDP_TIMELINE; if both are unset, nothing is written.
   TORCH_ARG(std::string, timeline_folder);
 
   /// The backwards to write, such as "12" or "10-12". Empty: the value of

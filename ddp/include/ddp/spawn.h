@@ -30,12 +30,12 @@ struct SpawnOptions {
 /// call runs `worker` and ends the process with exit code 0. Code after the
 /// call runs in the first process only. Code before it runs in all processes
 /// and must lead to the same call. If a program has several calls, a worker
-/// process returns immediately from the calls before its own. Its environment
-/// is the program's plus ddprun's variables, so `init_process_group` needs no
-/// options. Ranks count from 0. If OMP_NUM_THREADS is unset and `count` above
-/// 1, it becomes an even share of the CPUs. A worker's standard input is
-/// /dev/null, and it inherits only the descriptors of standard output and
-/// standard error.
+/// process returns immediately from the calls before its own. A worker's
+/// environment is the program's plus ddprun's variables, so
+/// `init_process_group` needs no options. Ranks count from 0. If
+/// OMP_NUM_THREADS is unset and `count` above 1, it becomes an even share of
+/// the CPUs. A worker's standard input is /dev/null, and it inherits only the
+/// descriptors of standard output and standard error.
 ///
 /// `argc` and `argv` are those of `main`. Workers also get arguments that were
 /// removed since then (by MPI_Init or a library for flags).
@@ -51,7 +51,7 @@ struct SpawnOptions {
 /// workers started may remain. If the program has no handler for SIGTERM,
 /// SIGINT, SIGHUP or SIGQUIT, the signal is forwarded to the workers, and ends
 /// this process once they have ended; a second signal kills them. SIGUSR1 and
-/// SIGUSR2 are only forwarded. Call it on one thread at a time.
+/// SIGUSR2 are only forwarded. Call `spawn` on one thread at a time.
 DDP_API void spawn(
     int argc,
     char** argv,

@@ -80,7 +80,7 @@ struct BucketTimes {
   int64_t bytes = 0; ///< The size of its gradients.
   /// When all its gradients were ready.
   std::optional<Duration> ready;
-  /// When its reduction was launched: not before those of earlier buckets.
+  /// When its reduction was launched, in the order of the buckets.
   std::optional<Duration> launched;
   /// When its reduction was complete. On a GPU: when it was queued.
   std::optional<Duration> done;
@@ -89,7 +89,7 @@ struct BucketTimes {
   std::optional<Duration> waited; ///< When that wait ended.
 };
 
-/// The times of one backward. An unset time was not reached.
+/// The times of one backward; unset if the event did not occur.
 struct Timeline {
   /// The number of the reduction, from 1.
   int64_t step = 0;

@@ -28,11 +28,11 @@ struct ZeroRedundancyOptions {
 ///     ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         net->parameters(), group, torch::optim::AdamOptions(1e-3));
 ///
-/// Each parameter belongs to one rank: the largest first, each to the rank with
-/// the fewest elements. A rank's `step` updates its own parameters and sends
-/// their values to all ranks. A rank thus stores only its shard of the state.
-/// The bits are those of the unsharded optimizer if gradients are equal on all
-/// ranks, as after a backward with a `Reducer`.
+/// Each parameter belongs to one rank. The largest ones are assigned first,
+/// each to the rank with the fewest elements. A rank's `step` updates its own
+/// parameters and sends their values to all ranks. A rank thus stores only its
+/// shard of the state. The bits are those of the unsharded optimizer if
+/// gradients are equal on all ranks, as after a backward with a `Reducer`.
 ///
 /// It is an `Optimizer`: learning rates, schedulers, `zero_grad()` and added
 /// groups work as usual, but must be the same on all ranks. `state()` contains
@@ -70,8 +70,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// Calls `closure`, which may communicate, updates this rank's parameters,
-  /// and sends all ranks their values. Throws what `Optimizer::step` and
-  /// collectives throw; if one rank cannot update its parameters, all throw.
+  /// and sends all ranks their values. Throws as `Optimizer::step` and
+  /// collectives do; if one rank cannot update its parameters, all throw.
   /// Collective.
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
@@ -98,9 +98,10 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     return shards_.local_state_dict(*this);
   }
 
-  /// Loads this rank's part of either state, or of an unsharded optimizer's
-  /// state. Throws as `load_optimizer_state` does, and `c10::ValueError` if a
-  /// part is from another rank or another number of ranks. Not collective.
+  /// Loads this rank's part of a state from one of the functions above, or of
+  /// an unsharded optimizer's state. Throws as `load_optimizer_state` does, and
+  /// `c10::ValueError` if a part is from another rank or another number of
+  /// ranks. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

@@ -42,8 +42,8 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected_keys;
 };
 
-/// Loads a file that `save_checkpoint`, `TrainingState::save` or Python wrote
-/// into `module`, wrapped or plain.
+/// Loads `module`, wrapped or plain, from a file of `save_checkpoint`,
+/// `TrainingState::save` or Python.
 ///
 /// A file of a whole training run, such as Python's
 /// `torch.save({"model": model.state_dict(), "epoch": 3}, path)`, has the

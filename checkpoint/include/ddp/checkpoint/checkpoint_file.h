@@ -75,12 +75,12 @@ DDP_API c10::IValue read_checkpoint_file(
 ///
 /// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share
-/// it in Python, unless they use less than half of it: each is then written
-/// separately, so a small view does not store a large tensor. Throws
-/// `c10::TypeError` for other types and for sparse and quantized tensors,
-/// `c10::ValueError` for any other extension, undefined tensors, strings that
-/// are not UTF-8 and values nested too deeply, and `c10::Error` if the file
-/// cannot be written.
+/// it in Python, unless they use less than half of it. Then each tensor is
+/// written separately, so that a small view does not store a large tensor.
+/// Throws `c10::TypeError` for other types and for sparse and quantized
+/// tensors, `c10::ValueError` for any other extension, undefined tensors,
+/// strings that are not UTF-8 and values nested too deeply, and `c10::Error` if
+/// the file cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);
@@ -110,9 +110,9 @@ struct SafetensorsFile {
 /// Throws `c10::TypeError` for any other dtype and for sparse tensors, and
 /// `c10::Error` if the file cannot be written. Not collective.
 ///
-/// The format is https://github.com/huggingface/safetensors, which Python
-/// reads. The metadata entry "ddp.xxh3" has checksums (XXH3 of 64 bits) of the
-/// header and of each tensor.
+/// The format is safetensors (https://github.com/huggingface/safetensors),
+/// which Python reads. The metadata entry "ddp.xxh3" has checksums (XXH3 of 64
+/// bits) of the header and of each tensor.
 DDP_API void write_safetensors(
     const std::string& path,
     const StateDict& tensors,

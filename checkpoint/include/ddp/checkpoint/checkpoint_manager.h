@@ -82,7 +82,7 @@ class DDP_API CheckpointManager {
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
   /// 0's reason. An asynchronous `save` first waits for the previous one,
-  /// within the group's timeout, and throws if that failed: at most one save is
+  /// within the group's timeout, and throws if it failed: at most one save is
   /// in progress. Also throws if ranks give different steps or folders, if
   /// another process writes to the folder, if `step` is negative or less than
   /// in the previous save or load, and if the folder has later steps that were

@@ -106,8 +106,8 @@ class DDP_API TrainingState {
   /// 0's.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
-  /// Loads a file that `save` or Python wrote into all parts; returns false if
-  /// the file does not exist.
+  /// Loads all parts from a file of `save` or Python; returns false if the file
+  /// does not exist.
   ///
   /// Collective: by default, rank 0 reads and sends the others a copy. Every
   /// rank throws the same `c10::Error` if ranks give different paths, or if the
@@ -138,7 +138,7 @@ class DDP_API TrainingState {
   friend class ElasticRun;
   TrainingState& add_part(detail::TrainingPart part);
 
-  /// `load` for an existing file, whose contents rank 0 may have in `read`.
+  /// Loads an existing file. On rank 0, `read` may hold its contents.
   void load_file(
       const std::string& path,
       const ProcessGroup& group,

@@ -27,7 +27,7 @@ struct PowerSGDOptions {
   /// Whether the compression error is added to this rank's next gradient.
   TORCH_ARG(bool, use_error_feedback) = true;
 
-  /// Whether factors start from those of the previous step, not at random.
+  /// Whether factors start from the previous step's factors, not at random.
   TORCH_ARG(bool, warm_start) = true;
 
   /// Added to a column's norm before the column is divided by its norm.
@@ -55,17 +55,17 @@ struct PowerSGDOptions {
 /// uncompressed.
 ///
 /// Over gloo, values equal those of Python's powerSGD_hook bit for bit if
-/// Python has one bucket, or waits for each: callbacks start its collectives,
-/// in an order that may differ over ranks. If Python returns NaN (a matrix of
-/// zeros with an epsilon of 0), the mean here is zero.
+/// Python has one bucket, or waits for each bucket: in Python, callbacks start
+/// collectives, in an order that may differ between ranks. If Python returns
+/// NaN (a matrix of zeros with an epsilon of 0), the mean here is zero.
 ///
 /// Memory: the bucket's size for errors, and again during the reduction.
 /// Source: Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
 class DDP_API PowerSGDHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` for invalid options: error feedback and warm
-  /// start need a `start_iteration` of 2 or more, since buckets are final from
-  /// then on.
+  /// start need a `start_iteration` of 2 or more, since only then the buckets
+  /// are final.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
 

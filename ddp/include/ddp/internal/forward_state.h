@@ -36,7 +36,7 @@ class DDP_API ForwardState {
   /// Call it after each forward, also after one that threw.
   void end() noexcept;
 
-  /// Whether a forward that begins now has a backward that communicates.
+  /// Whether the backward of a forward that begins now would communicate.
   bool gradients_will_follow() const;
 
   /// Makes backwards through these outputs communicate.
@@ -50,7 +50,7 @@ class DDP_API ForwardState {
     return reducer_;
   }
 
-  /// The device that arguments are moved to; none if they are not moved.
+  /// The device to which arguments are moved; none if they are not moved.
   std::optional<c10::Device> input_device() const {
     return input_device_;
   }

@@ -95,8 +95,8 @@ struct Traversal {
   }
 };
 
-/// Types that are not visited: in a copy of an object that holds one, its
-/// tensors could not be replaced.
+/// Const and reference types are not visited: in a copy of an object that holds
+/// them, tensors could not be replaced.
 struct NoTensors {
   static constexpr bool kHasTensors = false;
 };

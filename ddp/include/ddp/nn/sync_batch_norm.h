@@ -58,9 +58,9 @@ class DDP_API SyncBatchNormImplBase
 /// group of one, the layer computes as torch::nn::BatchNorm does.
 ///
 /// In training, each forward is one collective on `group` and each backward
-/// another, so all ranks must run the same ones. Nothing else may use `group`
-/// meanwhile. If a Reducer with `share_communicator` uses it, pass one
-/// `group.duplicate()` to all modules. Source: the same layer in
+/// another, so all ranks must run the same forwards and backwards. Nothing else
+/// may use `group` meanwhile. If a Reducer with `share_communicator` uses it,
+/// pass one `group.duplicate()` to all modules. Source: the same layer in
 /// pytorch/torch/nn/modules/_functions.py.
 class DDP_API SyncBatchNorm1dImpl
     : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
@@ -95,12 +95,12 @@ TORCH_MODULE(SyncBatchNorm3d);
 ///
 /// Module objects are not replaced, since a net calls its members and not the
 /// list of its submodules. Names, order, parameters, buffers, checkpoints and
-/// optimizers are unaffected. Instead, their forward's operator,
+/// optimizers are unaffected. Instead, the operator of their forward,
 /// `aten::batch_norm`, synchronises if its weight or running mean belongs to
-/// such a module, which must be training. This works wherever a module is kept
-/// (in members, Sequential, AnyModule), and survives `to()`, `load` and
-/// `train()`. A second call replaces the group; a call with a group of one ends
-/// the synchronisation.
+/// such a module in training mode. This works wherever a module is kept (in
+/// members, Sequential, AnyModule), and survives `to()`, `load` and `train()`.
+/// A second call replaces the group; a call with a group of one ends the
+/// synchronisation.
 ///
 /// A `clone()` is not converted; convert the clone too. LibTorch's forward
 /// refuses a rank's batch of one value per channel, which `SyncBatchNorm`

@@ -30,8 +30,7 @@ namespace ddp {
 /// - An exception of the dataset reaches the loop unchanged, in place of its
 ///   batch. After an exception or a `break`, the loader can begin again.
 ///
-/// Each worker has a copy of the dataset. Not safe to use from several threads
-/// at once, and not collective.
+/// Each worker has a copy of the dataset. Not thread-safe, and not collective.
 ///
 /// ```
 /// auto loader = ddp::make_data_loader(

@@ -23,8 +23,9 @@ struct SamplerOptions {
 /// The indices are exactly those of Python's
 /// `torch.utils.data.DistributedSampler`: a permutation from a separate
 /// generator, padded or cut to a multiple of the number of ranks. Rank `r` of
-/// `n` takes indices r, r + n, r + 2n, ... of it. The global random state is
-/// neither used nor changed. Rejects an empty dataset, which Python accepts.
+/// `n` takes items r, r + n, r + 2n, ... of the permutation. The global random
+/// state is neither used nor changed. Rejects an empty dataset, which Python
+/// accepts.
 class DDP_API DistributedSampler : public ShardedSampler {
  public:
   /// This process's share in `group`. `size` is the dataset's, in samples.

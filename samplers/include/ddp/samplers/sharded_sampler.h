@@ -92,7 +92,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
-  /// What to do if the number of ranks does not divide the sequence's length.
+  /// The action if the number of ranks does not divide the sequence's length.
   enum class Remainder {
     kRepeat, ///< repeat its head
     kDrop, ///< drop its tail
@@ -120,7 +120,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
   /// which takes half the memory. Undefined, the default, means consecutive
-  /// indices from `first_index`, without memory.
+  /// indices from `first_index`, which take no memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
   /// The first index of an undefined sequence; 0 unless overridden.
