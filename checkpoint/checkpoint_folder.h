@@ -18,7 +18,7 @@ struct FolderEntry {
   std::string path;
 };
 
-/// Which checkpoints of a folder are kept.
+/// The numbers of checkpoints to keep in a folder.
 struct Retention {
   int64_t last = 1;
   int64_t best = 0;
@@ -43,37 +43,37 @@ class CheckpointFolder {
   /// ignored.
   std::vector<FolderEntry> entries() const;
 
-  /// The entry for a new checkpoint; creates the folder.
+  /// Returns the entry for a new checkpoint; creates the folder.
   FolderEntry new_entry(
       int64_t step,
       std::optional<double> metric,
       const std::string& extension) const;
 
   /// Claims the folder, which must exist, for writing while this object lives:
-  /// `take`, and a lock. Throws if another process, or another manager of this
-  /// process, holds the lock. A later epoch of a job does not need the lock:
-  /// its holder may be a disconnected rank of an earlier epoch that does not
-  /// end.
+  /// calls `take`, and takes a lock. Throws if another process, or another
+  /// manager of this process, holds the lock. A later epoch of a job does not
+  /// need the lock: its holder may be a disconnected rank of an earlier epoch
+  /// that does not end.
   void claim();
 
   /// Takes the folder for this process's epoch: writes DDP_EPOCH ("JOB:N") to
   /// the file ".epoch" in it. With `only_own_job`, for readers and callers
-  /// without the lock, it does not take a folder of another job. Throws if a
-  /// later epoch of the job, or another job, has taken the folder since, and so
-  /// continues without this process. Does nothing without DDP_EPOCH, or if the
-  /// folder does not exist.
+  /// without the lock, it does not take a folder of another job. Throws if the
+  /// folder has since been taken by a later epoch of the job, or by another
+  /// job, which continues without this process. Does nothing without DDP_EPOCH,
+  /// or if the folder does not exist.
   void take(bool only_own_job = false);
 
   /// Points the link "latest" to the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
-  /// Says of one that it does not verify: it counts for nothing and stays.
+  /// Marks a checkpoint as corrupt: it is kept, but does not count.
   void set_corrupt(const std::string& path) {
     corrupt_.insert(path);
   }
 
-  /// Removes what need not stay beside `newest`, other files of its step, and
-  /// what killed processes left, once `newest` verifies.
+  /// After it has verified `newest`, removes checkpoints that are not retained,
+  /// other files of its step, and files that killed processes left.
   void prune(const FolderEntry& newest, const Retention& retention);
 
  private:
@@ -83,8 +83,8 @@ class CheckpointFolder {
   std::string path_;
   std::set<std::string> corrupt_;
   FileDescriptor lock_;
-  std::string taken_by_; // what it wrote there
-  bool succeeds_ = false; // on an earlier epoch
+  std::string taken_by_; // the text that this process wrote there
+  bool succeeds_ = false; // this process follows an earlier epoch
 };
 
 } // namespace ddp::detail

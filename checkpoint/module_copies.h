@@ -23,12 +23,12 @@ struct NameMatch {
   std::vector<std::string> unexpected;
 };
 
-/// Matches names up to each `module.` that Python's DistributedDataParallel
-/// puts in front of a wrapped network's. Where several names of one list are
-/// equal without it (a module may have a child `module`), those of both lists
-/// are matched in alphabetical order if they are equally many, else none. Each
-/// list must be free of duplicates; the result is in the order of names, not of
-/// the lists.
+/// Matches names after removing each `module.`, the prefix of Python's
+/// DistributedDataParallel. If several names of one list are then equal (a
+/// module may have a child `module`), and the other list has equally many, they
+/// are matched in alphabetical order; otherwise none of them is matched. Lists
+/// must not contain duplicates; the result is in the order of names, not of the
+/// lists.
 NameMatch match_names(
     const std::vector<std::string>& module_names,
     const std::vector<std::string>& file_names);
@@ -36,12 +36,12 @@ NameMatch match_names(
 /// Pairs of a module's tensor and the tensor to copy into it.
 using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
-/// Plans which of `tensors` to copy where in `module`, wrapped or plain, and
-/// converts dtypes; all possible failures happen here. A prefix `module.` in
-/// names is ignored. Throws `c10::Error` with all names that are missing,
-/// unexpected, or of another shape or kind; `source` describes the origin of
-/// the tensors. With `keys`, missing and unexpected names are stored there
-/// instead, and no common name throws.
+/// Plans the copies of `tensors` into `module`, wrapped or plain, and converts
+/// dtypes; all possible failures occur here. A prefix `module.` in names is
+/// ignored. Throws `c10::Error` with all names that are missing, unexpected, or
+/// of another shape or kind; `source` describes the origin of the tensors. With
+/// `keys`, missing and unexpected names are stored there instead, and the
+/// function throws only if no name is common.
 Copies plan_copies(
     const std::string& source,
     const StateDict& tensors,

@@ -16,7 +16,7 @@ template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
 /// Throws `c10::ValueError` on all ranks if they have different `names`: the
-/// names of a training's parts, followed by epochs. Collective.
+/// names of a TrainingState's parts, followed by epochs. Collective.
 void check_same_parts(const std::string& names, const ProcessGroup& group);
 
 /// Throws `c10::ValueError` on all ranks if their `call` differs. The call

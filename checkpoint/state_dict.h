@@ -12,7 +12,7 @@ namespace ddp::detail {
 torch::nn::Module& unwrapped(torch::nn::Module& module);
 const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 
-/// The parameters and buffers of a module by name, as they are (no copies).
+/// The parameters and buffers of a module by name, without copies.
 ///
 /// Names and order are those of Python's `Module.state_dict()`: the module's
 /// own parameters, then its own buffers, then its children, each in the order

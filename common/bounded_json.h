@@ -8,7 +8,7 @@
 namespace ddp {
 
 /// Parses JSON from an untrusted source. Returns nothing if the text is not
-/// JSON, or is nested so deep that recursion could overflow the stack.
+/// JSON, or is nested so deeply that recursion could overflow the stack.
 inline std::optional<nlohmann::json> parse_bounded_json(
     const std::string& text) {
   using nlohmann::json;

@@ -21,14 +21,14 @@ struct ElasticPage {
   std::atomic<uint32_t> asked;
   /// ddprun: the number of the last pause that has ended; a futex.
   std::atomic<uint32_t> over;
-  /// ddprun: how many ms the rank may continue to its next step before its
+  /// ddprun: the time in ms that the rank may take to its next step before its
   /// waits for other ranks end.
   std::atomic<uint32_t> step_patience;
-  /// ddprun: how many ms a rank whose peers have ended waits for a request. 0:
-  /// no request will come.
+  /// ddprun: the time in ms that a rank whose peers have ended waits for a
+  /// request. 0 if no request will come.
   std::atomic<uint32_t> loss_patience;
-  /// ddprun, written before `over`: "RANK=3" and so on, each followed by a
-  /// newline.
+  /// ddprun, written before `over`: variables such as "RANK=3", each followed
+  /// by a newline.
   char variables[kVariablesSize];
 };
 

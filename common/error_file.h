@@ -13,7 +13,7 @@ struct ErrorFile {
   std::string message;
   /// The stack trace, one frame per line; may be empty.
   std::string stack;
-  /// When it was written, in nanoseconds since the epoch.
+  /// The time of writing, in nanoseconds since the epoch.
   int64_t time_ns = 0;
   /// Whether the rank reports another rank's failure as the reason.
   bool is_consequence = false;

@@ -49,12 +49,12 @@ Pipe make_pipe();
 /// kernels before 5.3.
 FileDescriptor open_process(pid_t pid);
 
-/// Passes a system call's result through; throws std::system_error with `what`
-/// and errno if it is -1.
+/// Returns a system call's result; throws std::system_error with `what` and
+/// errno if it is -1.
 int check_call(int result, const char* what);
 
-/// Writes all of `text`. Waits whenever the descriptor accepts no more, even if
-/// it is non-blocking, each time for at most the timeout (-1: no limit).
+/// Writes the whole `text`. Waits whenever the descriptor accepts no more, even
+/// if it is non-blocking, each time for at most the timeout (-1 for no limit).
 /// Returns 0 or the errno of the failure.
 int write_all(int fd, std::string_view text, int timeout_milliseconds = -1);
 

@@ -5,8 +5,8 @@
 
 namespace ddp::detail {
 
-/// Why a shared object is no longer usable: the first error that any thread has
-/// set.
+/// The reason for which a shared object is no longer usable: the first error
+/// that any thread has set.
 class FirstError {
  public:
   /// Returns whether `reason`, which must not be empty, is the first error.

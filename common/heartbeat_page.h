@@ -5,10 +5,10 @@
 
 namespace ddp {
 
-/// Memory that a rank that uses ddp shares with ddprun: the rank writes, ddprun
+/// Memory that a rank with ddp shares with ddprun: the rank writes, ddprun
 /// reads. It is an anonymous file of this size; the rank inherits its
-/// descriptor, whose number is in DDP_HEARTBEAT_FD. Zero until the rank
-/// attaches.
+/// descriptor, whose number is in DDP_HEARTBEAT_FD. All bytes are zero until
+/// the rank attaches.
 struct HeartbeatPage {
   static constexpr uint64_t kVersion = 2;
   static constexpr int kActivitySize = 200;
@@ -39,8 +39,8 @@ static_assert(
     "the page is shared between processes");
 static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 
-/// Stands in an activity between a bucket's step and the number of its Reducer,
-/// if a program has several Reducers.
+/// Separates a bucket's step from the number of its Reducer in an activity, if
+/// a program has several Reducers.
 constexpr const char* kOfReducer = " of Reducer ";
 /// The activity of a buffer broadcast, which is a part of a backward.
 constexpr const char* kBufferBroadcast = "broadcast of buffers";

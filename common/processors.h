@@ -4,15 +4,15 @@
 
 namespace ddp {
 
-/// How many CPUs this process may use, at least 1: those that sched_getaffinity
-/// reports, limited by the quota of its control groups. System files are read
-/// under `root`.
+/// The number of CPUs that this process may use, at least 1: those that
+/// sched_getaffinity reports, limited by the quota of its control groups.
+/// System files are read under `root`.
 int available_cpus(const std::string& root = "/");
 
-/// How many GPUs a process started here would see: the entries nvidia0,
-/// nvidia1, ... of `device_folder`, as CUDA_VISIBLE_DEVICES selects them
-/// (`selection`, null if it is unset; the list ends at the first index that is
-/// not there, as in CUDA). Creates no CUDA context.
+/// The number of GPUs that a process started on this host would see: the
+/// entries nvidia0, nvidia1, ... of `device_folder` that CUDA_VISIBLE_DEVICES
+/// selects. `selection` is its value, null if unset; as in CUDA, the list ends
+/// at the first missing index. Creates no CUDA context.
 int visible_gpus(
     const char* selection,
     const std::string& device_folder = "/dev");

@@ -27,7 +27,7 @@ std::string size_text(uint64_t bytes);
 /// "11,181,642".
 std::string grouped(uint64_t number);
 
-/// Whether a byte of UTF-8 is the first of a character.
+/// Whether a byte of UTF-8 is the first byte of a character.
 inline bool starts_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
 }

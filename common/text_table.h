@@ -8,8 +8,8 @@
 
 namespace ddp {
 
-/// Rows of cells in columns: the first `left` flush left, the others flush
-/// right. All rows must have as many cells.
+/// Rows of cells in columns: the first `left` columns are flush left, the
+/// others flush right. All rows must have equally many cells.
 class TextTable {
  public:
   /// `line` is the width of a line in columns, which limits the width of the

@@ -26,7 +26,8 @@ struct Job {
   std::string private_folder;
   /// Notes for the user, one per line.
   std::vector<std::string> notes;
-  /// Why this node cannot start ranks, to be reported to the other nodes.
+  /// The reason for which this node cannot start ranks, to be reported to the
+  /// other nodes.
   std::optional<LaunchError> start_error;
 };
 
@@ -35,8 +36,8 @@ struct Job {
 /// run.
 Job make_job(LaunchOptions options);
 
-/// A job of several nodes that this node keeps from starting: it only reports
-/// `error` to the others.
+/// A job of several nodes that cannot start because of this node, which only
+/// reports `error` to the others.
 Job make_failed_job(LaunchOptions options, const LaunchError& error);
 
 /// The output of --dry-run.

@@ -4,7 +4,7 @@
 
 namespace ddp {
 
-/// TMPDIR if that is an absolute path, otherwise /tmp.
+/// TMPDIR if it is an absolute path, otherwise /tmp.
 std::string temporary_folder();
 
 /// Creates a private folder for this job (mode 0700) in the temporary folder.

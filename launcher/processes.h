@@ -10,8 +10,8 @@
 
 namespace ddp {
 
-/// The signals that ddprun receives through a signalfd: those that end a job
-/// (TERM, INT, HUP, QUIT), those it forwards (USR1, USR2, TSTP, CONT), and
+/// The signals that ddprun receives through a signalfd: signals that end a job
+/// (TERM, INT, HUP, QUIT), forwarded signals (USR1, USR2, TSTP, CONT), and
 /// CHLD.
 sigset_t handled_signals();
 
@@ -35,28 +35,28 @@ void become_subreaper();
 /// The children of the calling thread, zombies included.
 std::vector<pid_t> child_processes();
 
-/// Waits for SIGCHLD, which is blocked, with a time limit: the signal
-/// coalesces, and may already have been taken.
+/// Waits for SIGCHLD, which is blocked, with a time limit: several signals may
+/// arrive as one, or have been taken already.
 void await_child_signal(int milliseconds);
 
-/// Ends every descendant of the calling process. This must be a subreaper, and
-/// call from its main thread with SIGCHLD blocked. Kills and reaps the children
-/// until none is left; the children of a killed child become children of this
-/// process. Skips children in `spared`. Gives up after ten seconds on processes
-/// that the kernel does not end (blocked in a driver).
+/// Ends every descendant of the calling process. The process must be a
+/// subreaper, and call this from its main thread with SIGCHLD blocked. Kills
+/// and reaps the children until none is left; the children of a killed child
+/// become children of this process. Skips children in `spared`. Gives up after
+/// ten seconds on processes that the kernel does not end (blocked in a driver).
 void end_descendants(const std::vector<pid_t>& spared = {});
 
-/// The path of a helper program of ddprun: beside ddprun, or in ../libexec/ddp
-/// of an installation. Throws LaunchError if it is in neither.
+/// The path of a helper program of ddprun: in the folder of ddprun, or in
+/// ../libexec/ddp of an installation. Throws LaunchError if it is in neither.
 std::string find_helper(const std::string& name);
 
-/// The environment for helpers: that of this process without the nodes' secret,
-/// since helpers are reachable over the network.
+/// The environment for helpers: this process's environment without the nodes'
+/// secret, since helpers are reachable over the network.
 std::vector<std::string> helper_environment();
 
-/// Starts the store on a listening socket, which it takes over; ranks may
-/// connect before it is ready. It dies with the calling process, or when it is
-/// killed. Its messages go to standard error. Throws std::system_error.
+/// Starts the store on a listening socket, which the store takes over; ranks
+/// may connect before it is ready. It dies with the calling process, or when it
+/// is killed. Its messages go to standard error. Throws std::system_error.
 pid_t start_store(const std::string& program, FileDescriptor listener);
 
 } // namespace ddp

@@ -19,12 +19,12 @@ std::string describe_endpoint(const std::string& host, int port);
 /// The address of a bound socket; port 0 if it is not a TCP socket.
 SocketAddress local_address(int socket);
 
-/// The address at which this host reaches its listening socket: that of the
-/// socket, or the loopback address if it listens at all addresses.
+/// The address at which this host reaches its listening socket: the socket's
+/// address, or the loopback address if it listens at all addresses.
 SocketAddress own_address(int listener);
 
 /// A TCP socket that already listens, so that no other process can take the
-/// port before it is used.
+/// port.
 struct Listener {
   FileDescriptor socket;
   int port = 0;
@@ -44,8 +44,8 @@ struct Route {
 };
 
 /// Resolves the host and connects to each of its addresses in turn, for up to
-/// two seconds each. Returns the first route that works; the connection is
-/// closed again. If none works, `why` is the reason for the last address.
+/// two seconds each. Returns the first route that works, and closes the
+/// connection. If no route works, `why` gets the reason of the last failure.
 std::optional<Route> find_route(
     const std::string& host,
     int port,

@@ -15,10 +15,10 @@ struct Leaf {
 };
 
 /// The leaves of a tree, in its order. With `whole_lists`, a list or tuple that
-/// contains only numbers, strings and none is one leaf.
+/// contains only numbers, strings and none values is one leaf.
 std::vector<Leaf> leaves_of(const c10::IValue& tree, bool whole_lists);
 
-/// How many of something there are, and the elements and bytes of the tensors.
+/// The numbers of tensors, elements and bytes.
 struct Extent {
   uint64_t tensors = 0;
   uint64_t elements = 0;

@@ -4,7 +4,7 @@
 
 namespace ddp::command {
 
-/// A completely verified checkpoint, to be written to another file.
+/// A completely verified checkpoint that will be written to another file.
 struct Checkpoint {
   c10::IValue content;
   SafetensorsMetadata metadata;
@@ -13,8 +13,8 @@ struct Checkpoint {
 /// Reads a checkpoint; its tensors are mapped pages of the file.
 Checkpoint read_checkpoint(const std::string& path);
 
-/// Writes `path` in the format of its extension, and prints that. A safetensors
-/// file also gets the metadata.
+/// Writes `path` in the format of its extension, and prints a line about it. A
+/// safetensors file also gets the metadata.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 } // namespace ddp::command

@@ -12,7 +12,7 @@ void add_convert(CLI::App& app, int& exit_code);
 void add_strip_prefix(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 
-/// Corrupt, or different.
+/// The exit code if a file is corrupt, or if files differ.
 constexpr int kExitNegative = 1;
 
 } // namespace ddp::command

@@ -24,14 +24,14 @@ struct SafetensorsHeader {
   SafetensorsMetadata metadata;
   /// Where the data begins in the file.
   uint64_t data_offset = 0;
-  /// The checksums in a header that `format_header` wrote (of `kChecksumSize`
-  /// digits each, in one): that of the header's text, with zeros in the
-  /// checksum's own place, and then that of each of `entries`. They are not
-  /// among `metadata`.
+  /// The checksums in a header that `format_header` wrote, joined, with
+  /// `kChecksumSize` digits each. The first checksum covers the header's text,
+  /// with zeros in the checksum's place; a checksum for each of `entries`
+  /// follows. `metadata` does not contain them.
   std::string checksums;
 };
 
-/// Where such a header has its checksums.
+/// The offset of the checksums in such a header.
 constexpr size_t kChecksumOffset = 31;
 
 /// The dtype's name in the format. Throws `c10::TypeError` that names `tensor`
@@ -42,12 +42,13 @@ std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 /// checksums.
 std::string format_header(const SafetensorsHeader& header);
 
-/// The checksum of such a text, whatever is in the checksum's own place.
+/// The checksum of such a text, regardless of the contents of the checksum's
+/// place.
 std::string header_checksum(std::string text);
 
-/// Reads a header whose file has `data_bytes` bytes after it, and checks that
-/// its entries are well-formed and tile those bytes without gap or overlap, and
-/// the header's own checksum. Throws `c10::Error`.
+/// Reads a header that `data_bytes` bytes follow in the file. Checks that its
+/// entries are well-formed and cover these bytes without gaps or overlaps, and
+/// checks the header's checksum. Throws `c10::Error`.
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);
 
 } // namespace ddp::detail

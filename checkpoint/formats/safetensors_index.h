@@ -10,8 +10,8 @@ namespace ddp::detail {
 /// file.
 constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
-/// Whether the name says that the file is Hugging Face's index of several
-/// safetensors files: `<stem>.safetensors.index.json`.
+/// Whether the file has the name of Hugging Face's index of several safetensors
+/// files: `<stem>.safetensors.index.json`.
 bool is_safetensors_index(const std::string& path);
 
 /// The path in quotes, for the beginning of a message. For a file of an index,
@@ -19,15 +19,16 @@ bool is_safetensors_index(const std::string& path);
 /// all of them.
 std::string with_shard_number(const std::string& path);
 
-/// The tensors of the files that the index at `path` names, in its order of
-/// names. Throws `c10::Error` if the index is no such JSON, names a file
-/// outside its folder, or a tensor that the file does not have.
+/// The tensors of the files that the index at `path` names, in the order of the
+/// index. Throws `c10::Error` if the index is not valid, or names a file
+/// outside its folder or a tensor that the file does not have.
 StateDict read_sharded_safetensors(const std::string& path, bool mmap);
 
 /// Writes `tensors` to `<stem>-00001-of-0000n.safetensors`, ..., each of at
 /// most `max_shard_bytes` of data, then the index, which replaces the old one
-/// atomically. Until then, the files of the old index are kept: if the name of
-/// a new file exists, it gets a number. At the end, the old files are removed.
+/// atomically. Until then, the files of the old index are kept: if a file with
+/// the name of a new one exists, the new file's name gets a number. At the end,
+/// the old files are removed.
 void write_sharded_safetensors(
     const std::string& path,
     const StateDict& tensors,

@@ -6,19 +6,19 @@
 
 namespace ddp::detail {
 
-/// Reads a safetensors file, wherever its bytes are. What is wrong with it
-/// throws `c10::Error`, which does not name the file. Without `verify`, the
-/// tensors of a mapped file are not read.
+/// Reads a safetensors file from any source. Throws `c10::Error`, which does
+/// not name the file, if the file is invalid. Without `verify`, the tensors of
+/// a mapped file are not read.
 SafetensorsFile read_safetensors(const ByteSource& file, bool verify = true);
 
-/// Reads or maps the file at `path`, which errors name.
+/// Reads or maps the file at `path`; errors name the file.
 SafetensorsFile read_safetensors(const std::string& path, bool mmap);
 
 /// Whether the file at `path` is a safetensors file, by its contents, or, if
 /// these match no format, by its extension.
 bool is_safetensors(const ByteSource& file, const std::string& path);
 
-/// Its header, which is checked.
+/// Reads and checks a file's header.
 SafetensorsHeader read_safetensors_header(const ByteSource& file);
 
 } // namespace ddp::detail

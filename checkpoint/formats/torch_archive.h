@@ -16,9 +16,9 @@ class TorchArchive {
   /// Reads the directory; `source` must outlive the archive.
   explicit TorchArchive(const ByteSource& source);
 
-  /// Reads everything, and verifies the records that are not used too.
-  /// `strict`: as of `read_pickle`. Without `verify`, neither those nor the
-  /// storages of a mapped file are read.
+  /// Reads the whole value, and also verifies unused records. `strict` as in
+  /// `read_pickle`. Without `verify`, unused records and the storages of a
+  /// mapped file are not read.
   c10::IValue value(bool strict = true, bool verify = true) const;
 
   /// The contents of another record, if it exists.

@@ -7,25 +7,24 @@ namespace ddp::detail {
 /// The metadata key of the structure in a safetensors file.
 constexpr const char* kTreeKey = "ddp.tree";
 
-/// A value as tensors by name and a text for the rest of it.
+/// A value as tensors by name, and a text for the remainder.
 struct FlattenedTree {
-  /// Named by their places, such as "optimizer.state.0.exp_avg".
+  /// The tensors, named by their places, such as "optimizer.state.0.exp_avg".
   StateDict tensors;
   /// JSON; empty if the value is a dict of tensors by these names.
   std::string structure;
 };
 
-/// Of a value that `check_writable` allows.
+/// Flattens a value that `check_writable` allows.
 FlattenedTree tree_flatten(const c10::IValue& value);
 
-/// The value again. Throws `c10::Error` if the text is none of `flatten`, or
-/// the tensors are not its.
+/// Restores the value. Throws `c10::Error` if the text is not from
+/// `tree_flatten`, or the tensors do not match it.
 c10::IValue tree_unflatten(
     const std::string& structure,
     const StateDict& tensors);
 
-/// The value that a safetensors file has. Takes the structure out of the
-/// metadata.
+/// The value in a safetensors file. Removes the structure from the metadata.
 c10::IValue take_value(SafetensorsFile& file);
 
 /// A dict of tensors.

@@ -10,7 +10,8 @@ namespace ddp::detail {
 /// A dict's key, a string or an integer, as text.
 std::string key_text(const c10::IValue& key);
 
-/// The place of an item in what is at `place`: "optimizer.state.0.exp_avg".
+/// The place of an item of the container at `place`:
+/// "optimizer.state.0.exp_avg".
 std::string place_in(const std::string& place, const c10::IValue& key);
 
 /// Calls `function` with key and value of each item of a list, a tuple (whose
@@ -20,11 +21,11 @@ void for_each_item(
     const std::function<void(const c10::IValue&, const c10::IValue&)>&
         function);
 
-/// Throws `c10::ValueError` unless values may be nested as deep.
+/// Throws `c10::ValueError` if values may not be nested that deeply.
 void check_depth(int depth);
 
-/// Throws `c10::TypeError` and `c10::ValueError` that say where in the value
-/// something is that no file can have.
+/// Throws `c10::TypeError` or `c10::ValueError` with the place if the value
+/// contains an item that files cannot store.
 void check_writable(const c10::IValue& value);
 
 } // namespace ddp::detail

@@ -9,14 +9,15 @@
 
 namespace ddp {
 
-/// What is known about the end of a rank of an attempt.
+/// The known facts about the end of a rank in an attempt.
 struct RankEnd {
   int rank = 0;
   int local_rank = 0;
   pid_t pid = -1;
   RankState state;
-  /// When the launcher noticed the end, in nanoseconds since the epoch. The
-  /// times of several ranks are in the order in which the kernel ended them.
+  /// The time at which the launcher noticed the end, in nanoseconds since the
+  /// epoch. Times of several ranks have the order in which the kernel ended
+  /// them.
   int64_t time_ns = 0;
   std::optional<ErrorFile> error;
   /// The last lines that the rank wrote to standard error.
@@ -25,23 +26,23 @@ struct RankEnd {
   /// last activity.
   std::optional<int64_t> step;
   std::string activity;
-  /// Whether one of its collectives failed because of another rank.
+  /// Whether a collective of the rank failed because of another rank.
   bool failed_by_another = false;
 };
 
-/// The index of the rank that failed first, where failures that are not another
-/// one's consequence come before the others; none if no rank failed. A rank
-/// that was being stopped counts if it had written an error before.
+/// The index of the rank that failed first; none if no rank failed. Failures
+/// that are consequences of another failure come after all others. A rank that
+/// was being stopped counts if it had written an error before.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
 /// Whether the rank exited with code 0 before ddprun stopped it.
 bool departed(const RankEnd& end);
 
-/// When the rank failed, in nanoseconds since the epoch. This is the time of
-/// its error if there is one, since unwinding and destructors delay the end.
+/// The time of the failure, in nanoseconds since the epoch: the time of the
+/// rank's error if there is one, since unwinding and destructors delay the end.
 int64_t failure_time(const RankEnd& end);
 
-/// Whether, by the rank's own error or output, another rank's failure was the
+/// Whether the rank's error or output names another rank's failure as the
 /// reason.
 bool is_consequence(const RankEnd& end);
 
@@ -51,7 +52,7 @@ std::string describe_signal(int signal);
 /// "exited with code 3", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
 
-/// The exit code as in a shell: that of the process, or 128 + the signal's
+/// The exit code as in a shell: the process's code, or 128 + the signal's
 /// number.
 int exit_code_of(int wait_status);
 

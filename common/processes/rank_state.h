@@ -43,7 +43,7 @@ class RankState {
   int wait_status() const {
     return wait_status_;
   }
-  /// From the start of the attempt to the end of the rank.
+  /// The time from the start of the attempt to the end of the rank.
   std::chrono::nanoseconds lifetime() const {
     return lifetime_;
   }

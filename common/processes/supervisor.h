@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-/// Why the ranks of an attempt are being ended.
+/// The reason for which the ranks of an attempt are being ended.
 enum class StopReason {
   kNone, // they end by themselves
   kFailure, // a rank failed
@@ -26,10 +26,10 @@ class Supervisor {
   using Time = std::chrono::steady_clock::time_point;
   using Signals = std::vector<int>;
 
-  /// After a failure that another rank caused, how long that rank may take to
-  /// end by itself, so that the reason of its end can be reported.
+  /// After a failure that another rank caused, the time that this other rank
+  /// may take to end by itself, so that its reason can be reported.
   static constexpr std::chrono::milliseconds kSettleTime{500};
-  /// How long hanging ranks may take to write their stacks.
+  /// The time that hanging ranks may take to write their stacks.
   static constexpr std::chrono::milliseconds kStackTime{5000};
 
   Supervisor(int ranks, std::chrono::milliseconds grace, Time start);
@@ -37,21 +37,20 @@ class Supervisor {
   /// A rank has ended. `is_consequence`: the rank reports another rank's
   /// failure as the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
-  /// The launcher received a signal that ends the job: the first one is
-  /// forwarded, the second one kills. It is recorded even if no rank lives any
-  /// more.
+  /// The launcher received a signal that ends the job: the first signal is
+  /// forwarded, the second one kills. It is recorded even if no rank is alive.
   Signals asked_to_end(int signal, Time now);
   /// Stops these ranks because another node's ranks are being stopped.
   Signals stop_with_others(Time now);
-  /// The ranks make no progress: makes them write their stacks.
+  /// The ranks make no progress; makes them write their stacks.
   Signals hang(Time now);
   /// The attempt cannot continue.
   Signals kill_all(StopReason reason);
-  /// The time of deadline() has come.
+  /// The time of deadline() has been reached.
   Signals deadline_passed(Time now);
 
-  /// When to call deadline_passed(); none if there is nothing to wait for
-  /// except the ranks.
+  /// The time at which to call deadline_passed(); none if only the ranks are
+  /// awaited.
   std::optional<Time> deadline() const {
     return deadline_;
   }
@@ -74,7 +73,7 @@ class Supervisor {
   const std::vector<int>& ended() const {
     return ended_;
   }
-  /// Living ranks.
+  /// The living ranks.
   std::vector<int> alive() const;
 
  private:

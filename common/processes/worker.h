@@ -8,7 +8,8 @@
 
 namespace ddp {
 
-/// What a forked child needs to run another program, prepared before the fork.
+/// The data with which a forked child runs another program, prepared before the
+/// fork.
 struct WorkerPlan {
   std::string program; // the file
   std::vector<std::string> arguments; // argv, its name first

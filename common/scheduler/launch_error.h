@@ -5,10 +5,10 @@
 
 namespace ddp {
 
-/// Exit codes of ddprun itself. A failed rank's code is passed on unchanged,
-/// and 128 + s stands for signal s, as in the shell.
+/// Exit codes of ddprun itself. A failed rank's code is returned unchanged, and
+/// 128 + s stands for signal s, as in the shell.
 constexpr int kExitUsage = 2;
-/// The infrastructure failed, not the job: another try may succeed.
+/// The infrastructure failed, not the job: a retry may succeed.
 constexpr int kExitInfrastructure = 75;
 /// No progress, or not started in time.
 constexpr int kExitTimeout = 124;

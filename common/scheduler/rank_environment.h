@@ -29,8 +29,8 @@ struct JobEnvironment {
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.
   int omp_threads = 0;
-  /// Each rank sees one GPU: the entry of its local rank in `own_devices`, or,
-  /// without such an entry, the GPU of that number.
+  /// Whether each rank sees one GPU: the entry of its local rank in
+  /// `own_devices`, or, without an entry, the GPU with the local rank's number.
   bool virtual_local_rank = false;
   std::vector<std::string> own_devices;
   /// The user's variables.
@@ -50,7 +50,8 @@ struct RankEnvironment {
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// The variables that ddprun sets for a rank: those of torchrun,
-/// DDP_HEARTBEAT_FD, DDP_TTY=1 for rank 0 at a terminal, and the user's.
+/// DDP_HEARTBEAT_FD, DDP_TTY=1 for rank 0 at a terminal, and the user's
+/// variables.
 Variables rank_variables(
     const JobEnvironment& job,
     const RankEnvironment& rank);

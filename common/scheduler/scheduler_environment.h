@@ -10,7 +10,7 @@ struct SchedulerEnvironment {
   enum class Kind {
     kMpi, // mpirun, mpiexec and the like
     kSlurm, // a step of Slurm: srun
-    kPods, // pods that are told apart by RANK (Kubeflow's PyTorchJob) or by
+    kPods, // pods with numbers in RANK (Kubeflow's PyTorchJob) or in
            // JOB_COMPLETION_INDEX (indexed jobs, JobSet)
     kSlurmScript, // an sbatch script or salloc's shell, outside of any step
   };
@@ -37,20 +37,20 @@ std::optional<SchedulerEnvironment> detect_scheduler(
 bool is_once_per_node(const SchedulerEnvironment& launcher);
 
 /// Throws LaunchError (exit code 2) if ddprun was started several times on one
-/// node; the message says how to start `program` instead. Returns a note for
+/// node; the message shows how to start `program` instead. Returns a note for
 /// the user, usually empty.
 std::string check_scheduler(
     const SchedulerEnvironment& launcher,
     const std::string& program);
 
-/// Whether a variable identifies this process within a scheduler's job, or says
-/// how to reach that launch. Ranks must not inherit these variables: all ranks
-/// would be the same process of the scheduler's job, and the second call of
-/// MPI_Init would fail. Without them, MPI_Init in a rank makes a world of this
-/// rank alone. Variables that describe the allocation (SLURM_JOB_ID,
-/// SLURM_JOB_NODELIST) or set parameters (OMPI_MCA_btl, PMIX_MCA_gds) are not
-/// among them. They are:
-///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
+/// Whether a variable identifies this process within a scheduler's job, or is
+/// needed to connect to the scheduler's launch. Ranks must not inherit these
+/// variables: all ranks would be the same process of the scheduler's job, and
+/// the second call of MPI_Init would fail. Without them, MPI_Init in a rank
+/// makes a world of this rank alone. Variables that describe the allocation
+/// (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters (OMPI_MCA_btl,
+/// PMIX_MCA_gds) are not included. The variables are: OMPI_COMM_WORLD_*,
+/// OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
 ///     mpirun sets of OMPI_MCA_orte_*, OMPI_COMMAND, OMPI_ARGV,
 ///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
 ///     OMPI_FILE_LOCATION

@@ -7,13 +7,13 @@
 
 namespace ddp {
 
-/// Whether `step_id`, a SLURM_STEP_ID, is that of a step that srun started.
-/// Scripts, interactive shells and adopted logins have none, or a reserved
+/// Whether `step_id`, a SLURM_STEP_ID, belongs to a step that srun started.
+/// Scripts, interactive shells and adopted logins have no id, or a reserved
 /// number above all others.
 bool is_slurm_step(const std::string& step_id);
 
 /// The number of tasks on `node` according to SLURM_STEP_TASKS_PER_NODE, such
-/// as "2(x3),1"; 0 if it does not say.
+/// as "2(x3),1"; 0 if unknown.
 int slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 
 /// The first hosts, at most `most`, of a list in Slurm's notation: n001, n002

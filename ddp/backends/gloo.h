@@ -8,7 +8,7 @@ namespace ddp::backends::gloo {
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
 
 /// The network interface for gloo: GLOO_SOCKET_IFNAME, as in torch.distributed,
-/// or else `named`, the group's. Empty: that of the address.
+/// or else `named`, the group's interface. Empty: the interface of the address.
 std::string interface_of(const std::string& named);
 
 } // namespace ddp::backends::gloo

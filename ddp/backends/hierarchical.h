@@ -6,7 +6,7 @@
 
 namespace ddp::backends::hierarchical {
 
-/// The backends that a rank's hierarchical backend consists of.
+/// The parts of a rank's hierarchical backend.
 struct SubBackends {
   /// The ranks of this host, in rank order; null if there is only one.
   c10::intrusive_ptr<c10d::Backend> intra_node;

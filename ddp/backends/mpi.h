@@ -32,7 +32,7 @@ class Communicator {
   /// A backend for CPU and CUDA tensors on a duplicate of this communicator, so
   /// that its messages do not mix with others. It uses only the timeout of
   /// `options`. Tensors of more than `largest` elements are passed to MPI in
-  /// pieces of that size. Collective.
+  /// pieces of this size. Collective.
   virtual c10::intrusive_ptr<c10d::Backend> create(
       const BackendOptions& options,
       int64_t largest = kLargestPiece) = 0;
@@ -41,7 +41,7 @@ class Communicator {
 /// The functions of libddp_mpi, a separate library that is loaded on demand, so
 /// that ddp itself does not need MPI.
 struct Library {
-  /// The version of ddp that the library belongs to.
+  /// The version of ddp to which the library belongs.
   const char* version;
 
   /// Whether MPI is initialised in this process, and not finalised.
@@ -49,8 +49,8 @@ struct Library {
 
   /// A duplicate of MPI_COMM_WORLD. If MPI is not initialised, initialises it,
   /// and finalises it at the end of the process. Collective: this function and
-  /// those of the communicator throw `c10::DistBackendError` if not all ranks
-  /// call them within `timeout`.
+  /// the communicator's functions throw `c10::DistBackendError` if not all
+  /// ranks call them within `timeout`.
   std::shared_ptr<Communicator> (*world)(std::chrono::milliseconds timeout);
 
   /// A duplicate of the program's `MPI_Comm`, which is at `handle` and has
@@ -67,7 +67,7 @@ struct Library {
 /// version.
 const Library& library();
 
-/// The error that `library()` would throw; empty if none.
+/// The error that `library()` would throw; empty if there is none.
 std::string unavailable();
 
 /// The name of the function that libddp_mpi exports for `library()`.

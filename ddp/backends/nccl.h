@@ -23,10 +23,10 @@ UsableGpus usable_gpus();
 
 /// LibTorch's ProcessGroupNCCL, on streams of high priority;
 /// `eagerConnectSingleDevice` connects it for tensors on `device`. The first
-/// collective with a tensor on another GPU (of a model on several) connects it
-/// for that GPU, too. Unlike by default, an error or a timeout of a collective
-/// does not end the process: the caller must poll `getError`. Throws
-/// `c10::Error` if `available()` is false.
+/// collective with a tensor on another GPU (for a model on several GPUs)
+/// connects the backend for that GPU. Contrary to LibTorch's default, an error
+/// or a timeout of a collective does not end the process: the caller must poll
+/// `getError`. Throws `c10::Error` if `available()` is false.
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device);

@@ -8,7 +8,7 @@ namespace ddp::detail {
 /// Matrices of shape [1, rows, columns] each, grouped by shape.
 using MatricesByShape = std::vector<std::vector<at::Tensor>>;
 
-/// The matrices one by one, or, with `batch`, those of each shape as one
+/// The matrices one by one, or, with `batch`, all matrices of one shape as one
 /// tensor, [count, rows, columns].
 std::vector<at::Tensor> join(const MatricesByShape& shapes, bool batch);
 
@@ -26,8 +26,8 @@ void orthogonalize(at::Tensor matrices, double epsilon);
 /// Averages matrices over ranks in the form P Q^T, with few columns each.
 ///
 /// Source: Vogels, Karimireddy and Jaggi, PowerSGD,
-/// https://arxiv.org/abs/1905.13727, in the order of operations, which
-/// determines the bits, of pytorch/torch/distributed/algorithms/ddp_comm_hooks/
+/// https://arxiv.org/abs/1905.13727. The order of operations, which determines
+/// the bits, is from pytorch/torch/distributed/algorithms/ddp_comm_hooks/
 /// powerSGD_hook.py.
 class LowRank {
  public:
@@ -35,7 +35,7 @@ class LowRank {
   /// place.
   LowRank(std::vector<at::Tensor> matrices, int64_t rank, double epsilon);
 
-  /// How many elements all Qs have.
+  /// The number of elements of all Qs.
   int64_t q_elements() const {
     return q_elements_;
   }

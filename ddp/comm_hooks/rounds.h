@@ -13,13 +13,13 @@ namespace ddp::detail {
 /// result of the previous one.
 ///
 /// Ranks must start a group's collectives in the same order. On the CPU,
-/// callbacks of futures cannot guarantee that: they run in any order, on
-/// threads that other collectives may need. So reductions run on a separate
-/// thread, one after another, over separate connections, while backward
-/// continues. On a GPU, collectives are only queued, so a reduction is queued
-/// at once, on a stream from the pool. Backward waits if neither is possible:
-/// over MPI, which may not allow another thread, and over a group of
-/// `from_c10d` that cannot be reconnected.
+/// callbacks of futures cannot guarantee this order: they run in any order, on
+/// threads that other collectives may need. Reductions therefore run on a
+/// separate thread, one after another, over separate connections, while
+/// backward continues. On a GPU, a reduction is only queued, on a stream from
+/// the pool. Backward waits if neither is possible: over MPI, which may not
+/// allow another thread, and over a group from `from_c10d`, which cannot be
+/// reconnected.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;
@@ -38,7 +38,7 @@ class Rounds {
   ProcessGroup origin_;
   ProcessGroup own_;
   bool connected_ = false;
-  /// Its end waits for the reduction under way, and leaves out the rest.
+  /// The destructor waits for the reduction in progress, and drops the others.
   std::optional<c10::ThreadPool> thread_;
 };
 

@@ -7,7 +7,7 @@ namespace ddp::detail {
 /// Counts the backwards in which a hook is called.
 class StepCount {
  public:
-  /// The number of backwards before that of `bucket`.
+  /// The number of backwards before the backward of `bucket`.
   int64_t before(const GradBucket& bucket) {
     if (bucket.iteration != iteration_) {
       iteration_ = bucket.iteration;
@@ -28,7 +28,7 @@ class StepCount {
 
  private:
   int64_t begun_ = 0;
-  /// The Reducer's number of the last backward.
+  /// The number of the last backward, as counted by the Reducer.
   int64_t iteration_ = -1;
 };
 

@@ -14,7 +14,7 @@
 
 namespace ddp::command {
 
-/// Passes to `parse` the contents of the files, and of files in folders whose
+/// Passes the contents of the files to `parse`; in a folder, the files whose
 /// names match `form`. Throws `std::runtime_error` with the path if a file is
 /// not `noun` (`parse` throws), cannot be read, or is missing in its folder.
 inline void read_json_files(

@@ -23,8 +23,7 @@ inline int say(const std::string& program, std::string text) {
   return kExitTrouble;
 }
 
-/// Parses the command line. Returns the exit code if there is nothing else to
-/// do.
+/// Parses the command line. Returns the exit code if the program must end.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -42,13 +41,14 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// A program's `main`: what `run` throws is said, and if its output is lost.
+/// A program's `main`: runs `run`, and prints an error if it throws or if its
+/// output is lost.
 inline int run_program(
     const std::string& program,
     int (*run)(int argc, char** argv),
     int argc,
     char** argv) {
-  // A closed pipe, as by `| head`, ends it.
+  // A closed pipe, as with `| head`, ends the program.
   std::signal(SIGPIPE, SIG_DFL);
   try {
     const int code = run(argc, argv);

@@ -7,11 +7,11 @@
 namespace ddp::debug {
 
 /// Compares the next calls of the ranks of a group. It uses only the store, and
-/// so works with every backend.
+/// thus works with every backend.
 class CollectiveFingerprint {
  public:
-  /// `store`: separate keys. `failure_store` may be null; `scope` is the
-  /// group's name in it.
+  /// `store` must have separate keys for this object. `failure_store` may be
+  /// null; `scope` is the group's name in it.
   CollectiveFingerprint(
       c10::intrusive_ptr<c10d::Store> store,
       std::shared_ptr<detail::FailureStore> failure_store,
@@ -28,8 +28,8 @@ class CollectiveFingerprint {
   /// throw `c10::ValueError` with the same text: each rank's call, and one
   /// stack for each call. Throws `c10::DistBackendError` with the ranks that
   /// have not arrived in time, or that have failed. If the store has ended,
-  /// nothing is compared: rank 0 has ended with it, and the collective reports
-  /// that. Collective.
+  /// nothing is compared: rank 0 has ended too, and the collective reports its
+  /// end. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:
@@ -44,7 +44,7 @@ class CollectiveFingerprint {
   void look_for_failure(int64_t sequence, uint64_t number) const;
   [[noreturn]] void give_up(const std::string& reason, uint64_t number) const;
   std::string absent(int64_t sequence) const;
-  /// Throws with what the ranks said, by rank, if they called different things.
+  /// Throws with the ranks' calls, by rank, if they differ.
   void compare(
       int64_t sequence,
       const std::vector<std::string>& said,

@@ -5,11 +5,11 @@
 
 namespace ddp::detail {
 
-/// A flag that any rank can set and all see in the same step, at almost no
-/// cost: an all-reduce in host memory that runs during the step.
+/// A flag that any rank can set and all ranks see in the same step, at almost
+/// no cost: an all-reduce in host memory runs during the step.
 class AgreedFlag {
  public:
-  /// `operation` is for the messages of errors.
+  /// `operation` is for error messages.
   AgreedFlag(const ProcessGroup& group, const char* operation);
   AgreedFlag(const AgreedFlag&) = delete;
   AgreedFlag& operator=(const AgreedFlag&) = delete;
@@ -21,7 +21,7 @@ class AgreedFlag {
   bool exchange(bool own);
 
   /// Waits at most a second for the all-reduce of the last call, which all
-  /// ranks have started unless they end.
+  /// ranks that have not ended have started.
   void finish() noexcept;
 
  private:

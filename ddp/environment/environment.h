@@ -17,13 +17,13 @@ struct LaunchEnvironment {
   int64_t world_size = 1;
   /// The rank among the processes of this host, if the launcher set it.
   std::optional<int64_t> local_rank;
-  /// The address of the ranks' store. Empty and 0 for a single process, and if
-  /// it is not set: then rank 0 must choose an address and send it to the
+  /// The address of the ranks' store. Empty and 0 for a single process, or if
+  /// the address is not set: then rank 0 must choose one and send it to the
   /// others.
   std::string master_addr;
   int64_t master_port = 0;
   /// The number of ports from `master_port` on: rank 0 listens at the first
-  /// free one, and the others try all.
+  /// free port, and the others try all.
   int64_t port_count = 1;
   /// The network interface that the user chose; may be empty.
   std::string interface;
@@ -41,16 +41,16 @@ struct LaunchEnvironment {
 /// The lookup in this process's environment.
 EnvironmentLookup process_environment();
 
-/// The value of an integer variable. Throws `c10::ValueError` if it is anything
-/// else than an integer from `min` to `max`.
+/// The value of an integer variable. Throws `c10::ValueError` if it is not an
+/// integer from `min` to `max`.
 std::optional<int64_t> integer_variable(
     const EnvironmentLookup& lookup,
     const char* name,
     int64_t min,
     int64_t max);
 
-/// What a PMIx server says about a job that it started. Of the second program
-/// that one process of an mpirun executes it knows the rank only.
+/// A PMIx server's data about a job that it started. If a process of an mpirun
+/// executes a second program, the server knows only the rank of this program.
 struct PmixJob {
   int64_t rank = 0;
   std::optional<int64_t> size;
@@ -66,12 +66,12 @@ using PmixQuery = std::function<std::optional<PmixJob>()>;
 /// give the number of ranks. Throws `c10::ValueError` with names and values if
 /// a variable is missing, cannot be read, or contradicts another.
 ///
-/// In this order: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT if
-/// all are set (torchrun, ddprun); Open MPI, MPICH and Intel MPI, MVAPICH,
-/// PALS, Flux; PMIx; Slurm within a step; RANK and WORLD_SIZE alone. Slurm's
-/// variables are ignored if others are set, since mpirun's processes inherit
-/// them from the script. Source: torch.distributed's env:// rendezvous and the
-/// launchers' documentation.
+/// The order of sources is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+/// MASTER_PORT if all are set (torchrun, ddprun); Open MPI, MPICH and Intel
+/// MPI, MVAPICH, PALS, Flux; PMIx; Slurm within a step; RANK and WORLD_SIZE
+/// alone. Slurm's variables are ignored if others are set, since mpirun's
+/// processes inherit them from the script. Source: torch.distributed's env://
+/// rendezvous and the launchers' documentation.
 LaunchEnvironment read_launch_environment(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup = process_environment(),

@@ -7,7 +7,7 @@ namespace ddp::detail {
 /// The source of this process's rank and the number of processes.
 struct LaunchSource {
   enum class Kind {
-    /// RANK and WORLD_SIZE, or the program; they also set the store's address.
+    /// RANK and WORLD_SIZE, or the program, which also set the store's address.
     kExplicit,
     /// A launcher that does not set the store's address.
     kLauncher,
@@ -27,8 +27,8 @@ struct LaunchSource {
   std::string note;
 };
 
-/// Finds the source, in the order that `read_launch_environment` documents, and
-/// throws as that does; none for a process without a launcher.
+/// Finds the source, in the order that `read_launch_environment` documents,
+/// with the same exceptions; none for a process without a launcher.
 std::optional<LaunchSource> find_launch_source(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,

@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// A message about a variable whose name is similar to one of ddp's; empty if
-/// there is none. `variables` are "NAME=VALUE", null-terminated.
+/// A message about a variable whose name is similar to a variable of ddp; empty
+/// if there is none. `variables` are "NAME=VALUE", null-terminated.
 std::string misspelt_variable(const char* const* variables);
 
 } // namespace ddp::detail

@@ -5,15 +5,15 @@
 namespace ddp::detail {
 
 /// Asks the PMIx server that started this process (mpirun, prterun, srun with
-/// --mpi=pmix) for its job; none if there is no server or no libpmix.so.2,
-/// which is loaded for this.
+/// --mpi=pmix) for its job. None if there is no server, or no libpmix.so.2,
+/// which this function loads.
 ///
 /// The connection lasts until the process exits: with Open MPI 4.1 a process
 /// that exits without closing it ends the job, and a process that closes it can
 /// no longer initialise MPI.
 std::optional<PmixJob> pmix_job();
 
-/// Why there is no job; empty if there is one.
+/// The reason for which there is no job; empty if there is one.
 std::string pmix_unavailable();
 
 /// Returns the text of rank 0 on every rank. Collective over the whole job.

@@ -10,7 +10,8 @@ enum class DebugLevel {
   /// "info": a record of the last collectives, and a line for each group and
   /// Reducer.
   kInfo,
-  /// "detail": as "info", and the ranks' calls are compared before they run.
+  /// "detail": as "info"; in addition, ranks compare their calls before they
+  /// run.
   kDetail
 };
 

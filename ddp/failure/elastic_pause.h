@@ -21,11 +21,12 @@ bool may_come() noexcept;
 
 /// Whether a pause was requested that this rank has not begun.
 bool is_asked() noexcept;
-/// Waits up to `time` for that; returns at once if no pause can be requested.
+/// Waits up to `time` for such a request; returns immediately if no pause can
+/// be requested.
 bool is_asked_within(std::chrono::milliseconds time) noexcept;
-/// How long a rank whose peers have ended waits for a request.
+/// The time that a rank whose peers have ended waits for a request.
 std::chrono::milliseconds loss_patience() noexcept;
-/// How long a rank may continue to its next step after a request.
+/// The time that a rank may take to its next step after a request.
 std::chrono::milliseconds step_patience() noexcept;
 
 /// Ends this rank's waits for other ranks, in all groups, until the pause.

@@ -36,16 +36,16 @@ struct Failure {
 struct WaitState {
   /// The number of lines in the list.
   size_t lines = 0;
-  /// Identifies this wait among those of this rank.
+  /// Identifies this wait among the waits of this rank.
   std::string id;
 };
 
 /// The state of a rank while others wait.
 struct WaitStatus {
-  /// Whether it has started as many collectives as they have.
+  /// Whether the rank has started as many collectives as the waiting ranks.
   bool came = false;
-  /// The call that it waits in, in any group; empty if it does not wait, or has
-  /// not waited long.
+  /// The call in which the rank waits, in any group; empty if it does not wait,
+  /// or has not waited long.
   std::string call;
 
   bool operator==(const WaitStatus& other) const {
@@ -53,8 +53,7 @@ struct WaitStatus {
   }
 };
 
-/// Where the ranks of one attempt report failures to each other: a list in the
-/// store.
+/// A list in the store in which the ranks of one attempt report failures.
 ///
 /// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of
 /// its first duplicate, "/1_0" the part with color 0 of a split. A failure
@@ -65,9 +64,9 @@ struct WaitStatus {
 /// reported or found.
 class FailureStore {
  public:
-  /// Returns null if the store is not suitable. `hosts_store`: the store ends
-  /// with this process, which therefore gives the others up to 5 s to read
-  /// before it continues.
+  /// Returns null if the store is not suitable. With `hosts_store`, the store
+  /// ends with this process, which therefore gives the others up to 5 s to read
+  /// its report.
   static std::shared_ptr<FailureStore> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
@@ -94,8 +93,8 @@ class FailureStore {
       Failure::Kind kind = Failure::Kind::kOwn);
 
   /// Reports a consequence. Returns the text of the list's first consequence
-  /// from line `since` on, in this group, in a group that it was made from, or
-  /// in a group made from it. All ranks get the same text.
+  /// from line `since` on, in this group, its parent groups, or groups made
+  /// from it. All ranks get the same text.
   std::string report_consequence(
       const std::string& scope,
       const std::string& text,
@@ -119,8 +118,9 @@ class FailureStore {
   /// answer.
   std::vector<WaitStatus> wait_status(const std::string& scope, int64_t number);
 
-  /// Returns whether this rank may report its wait: no reported wait of another
-  /// rank continues. If so, no other wait may be reported until this one ends.
+  /// Returns whether this rank may report its wait, because no reported wait of
+  /// another rank continues. Then no other rank may report one until this wait
+  /// ends.
   bool may_report_wait(const WaitState& state);
 
  private:
@@ -152,7 +152,7 @@ class FailureStore {
   bool hosts_store_;
   /// The members of the group, as ranks of the root group.
   std::vector<int64_t> members_;
-  /// Lines before this one have been drained.
+  /// The lines before this number have been drained.
   std::atomic<size_t> told_{0};
 };
 

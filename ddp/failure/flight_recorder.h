@@ -14,12 +14,12 @@ constexpr size_t kCapacity = 1000;
 
 enum class State { kChecking, kStarted, kCompleted, kFailed };
 
-/// Begins to record; only the first call counts. Dumps go to "rank_<rank>.json"
-/// in the folder that DDP_DEBUG_FOLDER names, by default "ddp-debug" in the
-/// working directory; an earlier job's file of this name is removed. From now
-/// on SIGUSR1 writes a dump. So does SIGTERM, by which launchers stop the ranks
-/// of a failed job, before it ends the process. A signal that already has a
-/// handler is not changed.
+/// Begins to record; only the first call has an effect. Dumps go to
+/// "rank_<rank>.json" in the folder that DDP_DEBUG_FOLDER names, by default
+/// "ddp-debug" in the working directory; an earlier job's file of this name is
+/// removed. From now on, SIGUSR1 writes a dump. SIGTERM, by which launchers
+/// stop the ranks of a failed job, also writes one, and then ends the process.
+/// A signal that already has a handler is not changed.
 void enable(int64_t rank, int64_t size);
 
 /// The group and the rank that make a call.
@@ -30,8 +30,8 @@ struct Caller {
   int64_t size = 1;
 };
 
-/// Records the begin of a call. `sequence` is its number among the group's
-/// collectives, from 1 on, or 0 for a message between two ranks. Returns the
+/// Records the start of a call. `sequence` is its number among the group's
+/// collectives, from 1, or 0 for a message between two ranks. Returns the
 /// number that identifies the call.
 uint64_t began(const Caller& caller, int64_t sequence, const Call& call);
 

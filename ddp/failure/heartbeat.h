@@ -8,15 +8,16 @@ namespace ddp::detail {
 class SignalSafeBuffer;
 }
 
-/// The progress of this rank, for ddprun, which detects hanging ranks by it,
-/// and for crash reports.
+/// The progress of this rank, for crash reports and for ddprun, which uses it
+/// to detect hanging ranks.
 ///
-/// It is written to memory that ddprun reads, or, without ddprun, to memory of
-/// this process. No function allocates or waits, and all are thread-safe.
+/// The progress is written to memory that ddprun reads or, without ddprun, to
+/// memory of this process. No function allocates or waits, and all are
+/// thread-safe.
 namespace ddp::detail::heartbeat {
 
 /// Attaches to the memory of ddprun, if DDP_HEARTBEAT_FD names it; child
-/// processes do not inherit it. A descriptor of anything else is ignored.
+/// processes do not inherit it. Any other descriptor is ignored.
 void attach() noexcept;
 
 /// This rank's first group is formed.
@@ -37,12 +38,12 @@ void began_bucket(
     int64_t step,
     std::string_view owner = {}) noexcept;
 
-/// There was other progress.
+/// Records other progress.
 void beat() noexcept;
 
-/// While it lives, the program is in a call: "barrier"; then "after barrier". A
-/// nested call shows the program's call, too: "save_checkpoint("net.pt"):
-/// broadcast".
+/// While an Activity lives, the program is in a call: "barrier"; then "after
+/// barrier". A nested call also shows the program's call:
+/// "save_checkpoint("net.pt"): broadcast".
 class Activity {
  public:
   /// `object`, such as a file's name, must live as long as this object.

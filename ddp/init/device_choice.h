@@ -11,9 +11,9 @@ struct LocalPlace {
   int64_t size = 1;
 };
 
-/// Finds a rank's place by comparing hosts. If the launcher set a local rank,
-/// that counts: the launcher may know containers that look like one host or
-/// several.
+/// Finds a rank's place by comparing hosts. A local rank from the launcher
+/// takes precedence: the launcher may know containers that look like one host
+/// or several.
 LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank);
 
 /// The backend for CPU tensors of ranks on these hosts, if the ranks of each
@@ -30,12 +30,12 @@ struct DeviceChoice {
 };
 
 /// Chooses the backend and the device from the data of all ranks, so that all
-/// ranks choose the same kind: GPUs if the program requests or allows them and
-/// each rank can have a separate one, otherwise the CPU (see `cpu_backend`).
-/// `options` must be complete (see `complete_options`) and equal on all ranks,
-/// except the index of a device, which is in `members`. Throws
-/// `c10::ValueError` if a requested GPU or shared memory is not available, or
-/// if two ranks would use a GPU that they may not share.
+/// ranks choose the same kind. They use GPUs if the program requests or allows
+/// GPUs and each rank can have a separate one, otherwise the CPU (see
+/// `cpu_backend`). `options` must be complete (see `complete_options`) and
+/// equal on all ranks, except the index of a device, which is in `members`.
+/// Throws `c10::ValueError` if a requested GPU or shared memory is not
+/// available, or if two ranks would use a GPU that they may not share.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<RankInfo>& members,

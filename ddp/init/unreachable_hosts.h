@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// Publishes the address at which this rank will listen to the other ranks of a
-/// group over several hosts.
+/// Publishes the address at which this rank will listen for the other ranks of
+/// a group over several hosts.
 void publish_address(const ProcessGroupImpl& group);
 
 /// For ranks that could not connect in time: a text that names up to three

@@ -15,7 +15,7 @@
 
 namespace ddp::detail {
 
-/// A group whose collectives run on a GPU, as `Watchdog` sees it.
+/// A group whose collectives run on a GPU, as seen by the watchdog thread.
 class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
  public:
   WatchedGroup(
@@ -24,11 +24,11 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
 
   /// The time between two checks.
   std::chrono::milliseconds interval() const;
-  /// Checks whether something may be wrong. If so, another thread finds the
+  /// Checks for signs of a failure. If there are any, another thread finds the
   /// reason and ends the group, which may take long.
   void look();
-  /// When it returns, no thread reads the group any more. Takes up to ten
-  /// seconds if an abort has begun.
+  /// Returns when no thread reads the group any more. Takes up to ten seconds
+  /// if an abort has begun.
   void stop();
 
  private:
@@ -54,8 +54,8 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
   int64_t seen_launch_ = -1;
 };
 
-/// The thread that checks the watched groups: one for a group and all groups
-/// made from it. It starts with the first group.
+/// The thread that checks a group and all groups made from it. It starts with
+/// the first group.
 class WatchdogThread {
  public:
   WatchdogThread() = default;
@@ -76,16 +76,17 @@ class WatchdogThread {
   std::thread thread_;
 };
 
-/// While it lives, ends collectives of a group that would not end by
+/// While a Watchdog lives, it ends collectives of a group that would not end by
 /// themselves.
 ///
 /// A thread that waits for a collective also checks the failure store; a GPU's
-/// stream, or a thread that waits for the stream, cannot. The watchdog checks
-/// for them whether another rank has failed, the backend has found an error (a
-/// timeout, a lost connection), a launch takes longer than a collective may, or
-/// the store has ended and rank 0 with it. Then it breaks the group, reports to
-/// the other ranks, and aborts the backend: its kernels end, their results are
-/// invalid, and the group's next use throws the reason.
+/// stream, or a thread that waits for the stream, cannot. In their place, the
+/// watchdog checks whether another rank has failed, or whether the backend has
+/// found an error (a timeout, a lost connection). It also checks whether a
+/// launch takes longer than a collective may, or the store has ended with
+/// rank 0. In these cases it breaks the group, reports to the other ranks, and
+/// aborts the backend: its kernels end, their results are invalid, and the
+/// group's next use throws the reason.
 class Watchdog {
  public:
   /// `group` must outlive the watchdog, which only reads and breaks it.

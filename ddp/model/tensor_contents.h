@@ -11,8 +11,8 @@ namespace ddp::detail {
 /// The dtype, the shape and, if it is not strided, the layout; or "undefined".
 std::string describe(const at::Tensor& tensor);
 
-/// The tensors, without autograd, that hold the data of `tensor`: itself, or
-/// the values and indices of a sparse tensor.
+/// The tensors that hold the data of `tensor`, detached from autograd: the
+/// tensor itself, or the values and indices of a sparse tensor.
 std::vector<at::Tensor> dense_parts(const at::Tensor& tensor);
 
 /// A hash (XXH3) of the bytes in logical order, independent of the strides.
@@ -21,14 +21,14 @@ uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed);
 /// Collective.
 bool is_same_on_all(uint64_t hash, const ProcessGroup& group);
 
-/// How many elements of a tensor are not finite.
+/// The numbers of elements of a tensor that are not finite.
 struct NotFinite {
   int64_t nan = 0;
   int64_t infinite = 0;
 };
 
 /// Counts the elements of a strided tensor of any dtype that are not finite. If
-/// there are none, reads the tensor once, without memory of its size.
+/// all are finite, reads the tensor once, without memory of its size.
 NotFinite count_not_finite(const at::Tensor& values);
 
 inline bool is_finite(const NotFinite& count) {

@@ -46,10 +46,10 @@ void with_kind_of(
   }
 }
 
-// Each field under Python's name, for saving and for loading: `fields(name,
-// value)`, `fields.optional(name, value)` for what may be missing or None,
-// `fields.step(name, value)` for a count that Python keeps in a tensor, and
-// `fields.fixed(name, value)` for an option that LibTorch has not.
+// Visits each field by Python's name, for saving and for loading:
+// `fields(name, value)`, `fields.optional(name, value)` for a value that may be
+// missing or None, `fields.step(name, value)` for a count that Python keeps in
+// a tensor, and `fields.fixed(name, value)` for an option that LibTorch lacks.
 
 template <typename Fields>
 void visit_fields(torch::optim::SGDOptions& options, Fields& fields) {
@@ -159,8 +159,8 @@ void visit_fields(torch::optim::LBFGSParamState& state, Fields& fields) {
   fields.optional("prev_loss", state.prev_loss());
 }
 
-/// Whether a state's tensors have the shape of their parameter; LBFGS's are
-/// about all parameters together.
+/// Whether a state's tensors have the shape of their parameter; in LBFGS, they
+/// belong to all parameters together.
 template <typename State>
 inline constexpr bool has_shape_of_parameter_v = true;
 template <>

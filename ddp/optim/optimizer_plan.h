@@ -10,7 +10,7 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// The key, in the state of one rank's parameters, of that rank and of the
+/// The key in a state of one rank's parameters; its value has this rank and the
 /// owner of each parameter.
 constexpr const char* kShard = "shard";
 

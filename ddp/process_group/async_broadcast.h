@@ -14,8 +14,8 @@ class AsyncBroadcast {
       const ProcessGroup& group,
       int64_t root = 0);
 
-  /// Waits, and writes the values into the tensors, unseen by autograd: earlier
-  /// results may still be differentiated.
+  /// Waits, and writes the values into the tensors. Autograd does not record
+  /// the change, so a backward of earlier results still works.
   void finish();
 
  private:

@@ -16,13 +16,14 @@ class PeerError : public c10::DistBackendError {
   explicit PeerError(const std::string& text);
 };
 
-/// Why a wait failed, before `guarded` adds the operation and the rank.
+/// The reason of a failed wait, before `guarded` adds the operation and the
+/// rank.
 struct WaitFailure {
   std::string cause;
   enum class Kind {
-    kNew, ///< the other ranks do not know, and will throw the same text
-    kKnown, ///< they know
-    kWhole, ///< they know, and `cause` is the whole message
+    kNew, ///< the other ranks do not know it yet, and will throw the same text
+    kKnown, ///< the other ranks know it
+    kWhole, ///< the others know it, and `cause` is the whole message
     kCommon, ///< `cause` is the whole message of a `c10::ValueError`
   } kind = Kind::kNew;
   /// The lines of the failure store that do not concern this wait.
@@ -32,9 +33,9 @@ struct WaitFailure {
 /// A collective that was started.
 struct Collective {
   c10::intrusive_ptr<c10d::Work> work;
-  /// The number among the group's collectives, from 1 on.
+  /// The number among the group's collectives, from 1.
   int64_t number = 0;
-  /// Whether this thread must wait, and not only a GPU's stream.
+  /// Whether this thread must wait, instead of a GPU's stream.
   bool on_host = true;
 };
 
@@ -97,9 +98,9 @@ auto guarded(
 }
 
 /// Waits as for a collective, for at most the group's timeout, until
-/// `finished_within`, which gets a slice of time, returns true; its exceptions
-/// end the wait. `clue` adds to the message of a timeout. Call it within
-/// `guarded`.
+/// `finished_within` returns true. This function gets a slice of time; its
+/// exceptions end the wait. `clue` adds to the message of a timeout. Call it
+/// within `guarded`.
 void wait_with_timeout(
     const ProcessGroupImpl& group,
     const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
@@ -107,8 +108,9 @@ void wait_with_timeout(
 
 /// Waits for the future of a communication hook as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.
-/// Throws as collectives do. Get the value from the future. `check` is called
-/// repeatedly in a wait of more than 0.2 s, and can end it by a `WaitFailure`.
+/// Throws as collectives do. The caller gets the value from the future. `check`
+/// is called repeatedly in a wait of more than 0.2 s, and can end the wait by a
+/// `WaitFailure`.
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,

@@ -38,8 +38,8 @@ struct ProcessGroupImpl {
         std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
   }
 
-  /// Whether the group is unused as for `unused_since`, although numbers may
-  /// have been averaged over it.
+  /// Whether a thread with sequence number `trained` has trained without using
+  /// the group. Sums of numbers count as use unless a sampler shuffles.
   bool is_unused_by(uint64_t trained) const {
     return trained > unused_since && (shuffles || !has_metrics);
   }
@@ -64,9 +64,9 @@ struct ProcessGroupImpl {
   /// A wait of this length is reported.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
   /// The address of this host that the other ranks can reach; empty for a group
-  /// of the program's (`from_c10d`), which cannot be connected again.
+  /// from `from_c10d`, which cannot be connected again.
   std::string address;
-  /// The requested network interface; empty: that of `address`.
+  /// The requested network interface; empty: the interface of `address`.
   std::string interface;
   /// The host identity of each rank, equal for ranks of one host; empty for a
   /// group of one.
@@ -78,46 +78,46 @@ struct ProcessGroupImpl {
   /// The MPI communicator of the ranks if the backend is mpi. Duplicates of the
   /// group share it, since each backend duplicates it.
   std::shared_ptr<backends::mpi::Communicator> communicator;
-  /// The number of groups made from this one; the same on all ranks.
+  /// The number of groups made from this group; the same on all ranks.
   int64_t children = 0;
   /// Whether the group was split, so that its parts may average by themselves.
   bool is_split = false;
   /// The number of Reducers on this group; the same on all ranks.
   int64_t reducers = 0;
-  /// The number of comparisons without a wait, by what is compared.
+  /// The number of comparisons without a wait, by subject.
   std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
-  /// How many more checkpoints compare replicas: the first one may be written
-  /// before the training.
+  /// The number of further checkpoints that compare replicas. There are
+  /// several, since the first may be written before training.
   int replica_checks = 3;
   /// Whether a `Join` exists on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
-  /// Where ranks report failures; null if there is no other rank or no store.
-  /// Duplicates share it.
+  /// The store of the ranks' failures; null if there is no other rank or no
+  /// key-value store. Duplicates share it.
   std::shared_ptr<FailureStore> failure_store;
   /// The name of this group in the failure store.
   std::string scope;
   /// Autograd's sequence number when `init_process_group` formed the group; if
-  /// this thread's number is larger, it has trained. The maximum in other
-  /// groups, and once values are reduced or gathered over the group or another
-  /// one is made from it.
+  /// this thread's number is larger, it has trained. The largest number in
+  /// other groups, and in this group after values are reduced or gathered over
+  /// it, or another group is made from it.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
   /// Whether numbers have been summed over the group, which does not indicate
-  /// training; whether a sampler draws samples for it in random order, which
-  /// does.
+  /// training, and whether a sampler draws samples for it in random order,
+  /// which does.
   std::atomic<bool> has_metrics{false};
   std::atomic<bool> shuffles{false};
   /// The number of started collectives; equal on all ranks at the same point of
   /// the program.
   std::atomic<int64_t> launched{0};
-  /// Why the group is broken.
+  /// The reason for which the group is broken.
   FirstError first_error;
   /// Whether a wait was given up before its collective ended.
   std::atomic<bool> abandoned{false};
-  /// Held while a collective is launched, so that an abort does not free what
-  /// the launch uses.
+  /// Held while a collective is launched, so that an abort does not free
+  /// objects that the launch uses.
   std::recursive_mutex launching;
   /// Checks this group and all groups made from it.
   std::shared_ptr<WatchdogThread> watchdog_thread;
@@ -126,7 +126,7 @@ struct ProcessGroupImpl {
   std::unique_ptr<Watchdog> watchdog;
 };
 
-/// The number of groups that this process has formed, without those made from
+/// The number of groups that this process has formed, except those made from
 /// another group.
 int64_t groups_formed();
 
@@ -168,7 +168,7 @@ void connect(ProcessGroupImpl& impl);
 
 /// Ends the connections of `impl`. If a collective may never end, the backend,
 /// which would wait for it, is destroyed on a separate thread, and this
-/// function returns at once. NCCL gets up to 10 s to complete running
+/// function returns immediately. NCCL gets up to 10 s to complete running
 /// collectives, or to abort them if the group is broken or during an exception.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 

@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-// Messages about a wait, while it lasts and when it has failed.
+// Messages about a wait, during the wait and after it has failed.
 
 /// "rank 1 of 3 on host a".
 std::string this_rank(const ProcessGroupImpl& group);
@@ -22,8 +22,9 @@ std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// How a backend's collective ended, from the text of its error, without places
-/// in its sources and without the path of the reason through other ranks.
+/// The reason for which a backend's collective ended, from the text of its
+/// error, without source locations and without the path of the reason through
+/// other ranks.
 std::string reason_of_end(
     const ProcessGroupImpl& group,
     const std::string& error);
@@ -31,17 +32,17 @@ std::string reason_of_end(
 /// The remedy if other ranks are not in a call of ddp.
 std::string own_remedy();
 
-/// Text: which ranks wait in which call while this one waits for collective
-/// `number`, and the remedy, which depends on these calls or on `reason`. The
-/// group must have a failure store.
+/// A text with the other ranks and the calls in which they wait, while this
+/// rank waits for collective `number`, and with a remedy that depends on these
+/// calls or on `reason`. The group must have a failure store.
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,
     const std::string& reason);
 
-/// Reports what this rank waits for, unless another rank has reported a wait
-/// that continues. `state` is the result of `mark_waiting`. Returns whether it
-/// has reported.
+/// Reports this rank's wait, unless another rank has reported a wait that
+/// continues. `state` is the result of `mark_waiting`. Returns whether it
+/// reported the wait.
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,

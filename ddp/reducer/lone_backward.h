@@ -10,11 +10,11 @@
 namespace ddp::detail {
 
 /// Replaces the reduction in a group of one: checks the gradients without
-/// changing them. Errors of a larger group are errors here, so that a program
+/// changing them. It throws the errors of a larger group, so that a program
 /// that runs on one rank also runs on several ranks.
 class LoneBackward final : public GradientListener {
  public:
-  /// `looks_always`: not only in the first backwards. All references must
+  /// `looks_always`: checks not only the first backwards. All references must
   /// outlive it.
   LoneBackward(
       const std::string& name,
@@ -29,8 +29,8 @@ class LoneBackward final : public GradientListener {
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
-  /// Not after an exception, until the next backward begins, nor once all
-  /// checks are done.
+  /// False after an exception, until the next backward begins, and after all
+  /// checks.
   bool is_of_use() const override {
     return !failed_ && has_hooks();
   }
@@ -44,7 +44,7 @@ class LoneBackward final : public GradientListener {
   bool has_hooks() const {
     return looks() || stays_;
   }
-  /// Whether it has reached the end of a backward.
+  /// Whether a backward has been checked to its end.
   bool has_looked() const {
     return to_look_ < kLooks;
   }

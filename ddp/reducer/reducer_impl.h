@@ -12,8 +12,8 @@ namespace ddp {
 struct LayoutState;
 
 /// The implementation of `Reducer`: its parts, and code that concerns several
-/// of them. `backward` reduces; reducer_state.cpp has the state with which
-/// another run resumes, reducer_end.cpp the reports of a Reducer that ends.
+/// of them. `backward` reduces; reducer_state.cpp has the state for a resumed
+/// run, reducer_end.cpp the reports at the end of a Reducer.
 struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
       const detail::TargetState& state,
@@ -32,9 +32,9 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
       const ProcessGroup& group,
       const ReducerOptions& options);
 
-  /// Adds the hooks, also to frozen parameters: they may be unfrozen.
+  /// Adds the hooks, also to frozen parameters, which may be unfrozen later.
   void attach();
-  /// Removes them, and releases the communication hook.
+  /// Removes the hooks, and releases the communication hook.
   void detach();
 
   /// Makes backwards through `outputs` communicate.
@@ -77,7 +77,7 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void compare_replicas();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
-  /// The parameters' versions when all ranks had rank 0's values.
+  /// The parameters' versions at the time when all ranks got rank 0's values.
   uint64_t versions_at_start_ = 0;
 };
 

@@ -15,11 +15,11 @@
 
 namespace ddp::detail {
 
-/// The observers that a Reducer's options add. The list has those that are on;
-/// few are in a group of one, whose gradients are only checked.
+/// The observers that a Reducer's options add. The list has only enabled ones,
+/// few in a group of one, whose gradients are only checked.
 struct ReducerObservers {
-  /// `name` is the Reducer's, `store` its part of the group's; buffers are
-  /// broadcast if `sends_buffers`. All references must outlive it.
+  /// `name` is the Reducer's name, `store` its part of the group's store;
+  /// buffers are broadcast if `sends_buffers`. All references must outlive it.
   ReducerObservers(
       const TargetState& state,
       const ReducerOptions& options,
@@ -32,7 +32,7 @@ struct ReducerObservers {
       BucketRebuild& rebuild,
       GradientReduction& reduction);
 
-  /// Whether ranks compare values that should be equal on all.
+  /// Whether ranks compare values that should be equal on all ranks.
   bool compares_replicas;
   ObserverList list;
 

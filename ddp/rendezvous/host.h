@@ -13,18 +13,18 @@ inline constexpr const char* kLoopback = "127.0.0.1";
 /// other over the loopback interface: boot, host name and network namespace.
 std::string host_identity();
 
-/// The numeric address of a host. Fails at once if the name does not exist. If
-/// the name server does not answer, retries for up to 10 s, or `timeout` if
+/// The numeric address of a host. Fails immediately if the name does not exist.
+/// If the name server does not answer, retries for up to 10 s, or `timeout` if
 /// that is less. Throws `c10::DistNetworkError`.
 std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
-/// Whether a numeric address means, on any host, that host itself.
+/// Whether a numeric address means the local host, on any host.
 bool is_loopback(const std::string& address);
 
-/// Whether a name or address means, on any host, that host itself.
+/// Whether a name or address means the local host, on any host.
 bool means_this_host(const std::string& host);
 
-/// Waits until something listens at a numeric address. Throws
+/// Waits until a process listens at a numeric address. Throws
 /// `c10::DistNetworkError` with the last attempt's reason.
 void wait_for_listener(
     const std::string& address,
@@ -42,7 +42,7 @@ bool answers(
 /// `c10::DistNetworkError`.
 int listen_at(const std::string& address, int64_t port);
 
-/// The port that a listening socket is bound to.
+/// The port to which a listening socket is bound.
 int64_t port_of(int descriptor);
 
 /// Takes over an inherited listening socket: checks that `descriptor` is one,

@@ -8,10 +8,10 @@ namespace ddp::detail {
 using TextBroadcast = std::function<std::string(const std::string& text)>;
 
 /// Sets the address of the store if the environment does not: rank 0 listens at
-/// a free port of its host, and sends the address over `broadcast`. `one_host`:
-/// all ranks are on one host, so the loopback interface is used (rank 0's value
-/// counts). Collective. Throws `c10::DistNetworkError` if rank 0's host cannot
-/// be reached.
+/// a free port of its host, and sends the address over `broadcast`. With
+/// `one_host`, all ranks are on one host, so the loopback interface is used
+/// (rank 0's value counts). Collective. Throws `c10::DistNetworkError` if rank
+/// 0's host cannot be reached.
 void choose_meeting_point(
     LaunchEnvironment& environment,
     const TextBroadcast& broadcast,

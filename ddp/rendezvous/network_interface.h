@@ -11,7 +11,7 @@ std::vector<std::string> own_addresses();
 
 /// The numeric address of a network interface of this host: its IPv4 address if
 /// it has one. Throws `c10::ValueError` that lists the interfaces if none has
-/// that name, or if it is down or has no address.
+/// this name, or if the interface is down or has no address.
 std::string interface_address(const std::string& interface);
 
 /// Makes NCCL use the interface that the environment names, through the

@@ -15,7 +15,7 @@ struct RankInfo {
   std::string host;
   /// The bus addresses of the GPUs that this process may use, in CUDA's order.
   std::vector<std::string> gpus;
-  /// Why there is no usable GPU; may be empty.
+  /// The reason for which there is no usable GPU; may be empty.
   std::string gpu_note;
   /// The index of the requested GPU, or -1.
   int64_t gpu = -1;
@@ -23,12 +23,13 @@ struct RankInfo {
   int64_t local_rank = -1;
   /// The numeric address of MASTER_ADDR, at which the rank reached the store.
   std::string server{};
-  /// Why the rank cannot share memory with others of its host; empty if it can.
+  /// The reason for which the rank cannot share memory within its host; empty
+  /// if it can.
   std::string shm_note{};
-  /// Why the rank cannot take part; empty if it can.
+  /// The reason for which the rank cannot take part; empty if it can.
   std::string fault{};
-  /// The number of groups that it has formed, without those made from another
-  /// group.
+  /// The number of groups that the process has formed, except those made from
+  /// another group.
   int64_t groups = 0;
   /// The rank's WORLD_SIZE.
   int64_t world_size = 0;
@@ -41,8 +42,8 @@ struct RankInfo {
 nlohmann::json json_of(const RankInfo& info);
 RankInfo to_rank_info(const nlohmann::json& value);
 
-/// Throws `c10::ValueError` if options differ between ranks; `address` is that
-/// of the store.
+/// Throws `c10::ValueError` if options differ between ranks; `address` is the
+/// store's address.
 void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address);

@@ -14,21 +14,21 @@ class Store;
 namespace ddp::detail {
 
 // Keys of the lobby: the numbers that a rank's processes have drawn, one per
-// line, and the name of the attempt in answer to a number. The number that rank
-// 0 draws is that name.
+// line, and the name of the attempt in answer to a number. Rank 0's own number
+// is this name.
 std::string hello_key(int64_t rank);
 void say_hello(c10d::Store& lobby, int64_t rank, const std::string& number);
 std::string answer_key(const std::string& number);
 // Key of a rank in the attempt's room.
 std::string joined_key(int64_t rank);
 std::string has_read_key(int64_t rank);
-/// Key of a rank that two processes have.
+/// Key of a rank that two processes claim.
 constexpr const char* kTwiceKey = "twice";
 /// Key of the result for all ranks.
 constexpr const char* kOutcomeKey = "members";
 
 /// Rank 0's part of the rendezvous. The lobby has the keys of all attempts, the
-/// room those of this attempt.
+/// room the keys of this attempt.
 class Reception {
  public:
   using StorePtr = c10::intrusive_ptr<c10d::Store>;
@@ -42,8 +42,8 @@ class Reception {
   /// the rank `size`.
   bool comes(int64_t r);
 
-  /// Sends the attempt's name to further processes with the rank of one that
-  /// has arrived, so that they detect the duplicate in the room.
+  /// Sends the attempt's name to further processes that claim the rank of an
+  /// arrived process: they then detect the duplicate in the room.
   void answer_others();
 
   /// The number of expected ranks that have arrived.

@@ -9,16 +9,16 @@
 
 namespace ddp::detail {
 
-/// While it lives, signals that would end this process are recorded instead,
-/// unless the program handles them. SIGCHLD is not ignored meanwhile, since the
-/// exit statuses of children would be lost. Only one object may exist, since
-/// handlers belong to the process.
+/// While the object lives, signals that would end this process are recorded
+/// instead, unless the program handles them. SIGCHLD is not ignored meanwhile,
+/// since the exit statuses of children would be lost. Only one object may
+/// exist, since handlers belong to the process.
 class PassedSignals {
  public:
   PassedSignals();
   PassedSignals(const PassedSignals&) = delete;
   PassedSignals& operator=(const PassedSignals&) = delete;
-  /// Restores the previous handlers, unless they were changed since.
+  /// Restores the previous handlers, unless they have been changed.
   ~PassedSignals();
 
   /// Becomes readable when a signal has arrived.
@@ -53,9 +53,9 @@ class SpawnedWorkers {
   /// Adds the newly started process of the next rank.
   void add(pid_t pid, FileDescriptor report);
 
-  /// Returns when all processes have ended. The first failure ends the others,
-  /// and so does a signal to this process. Returns the number of that signal,
-  /// otherwise 0.
+  /// Returns when all processes have ended. The first failure ends the other
+  /// processes, as does a signal to this process. Returns the number of that
+  /// signal, otherwise 0.
   int wait();
 
   /// The first failure that is not the consequence of another: "rank 1 of 3
@@ -73,7 +73,7 @@ class SpawnedWorkers {
   // By rank:
   std::vector<RankEnd> ends_;
   std::vector<FileDescriptor> reports_;
-  /// Become readable when the process ends; empty on kernels before 5.3.
+  /// Readable when the process has ended; empty on kernels before 5.3.
   std::vector<FileDescriptor> processes_;
 };
 

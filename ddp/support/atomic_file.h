@@ -11,17 +11,17 @@ namespace ddp::detail {
 /// ...". Empty if there is none.
 std::string write_advice(int error);
 
-/// Replaces a file atomically: readers see the old contents until `commit()`
-/// returns, and the new ones from then on.
+/// Replaces a file atomically: readers see the old contents until `commit()`,
+/// and then the new ones.
 ///
-/// New contents go to a nameless file in the target's folder, so that nothing
-/// is left behind if the process dies (`O_TMPFILE`, open(2)); on file systems
-/// without it, to `.<name>.tmp.<pid>.<n>`. A process killed between naming the
-/// new file and renaming it over the old one leaves the old file and that name.
-/// A symbolic link is followed; the permission bits of a replaced file are
-/// kept. Every failure throws `c10::Error` with the path, the operation, the
-/// system's reason and a remedy, and leaves the target unchanged, unless only
-/// flushing its folder at the end failed.
+/// New contents go to a nameless file in the target's folder (`O_TMPFILE`,
+/// open(2)), so that nothing is left behind if the process dies; on other file
+/// systems, to `.<name>.tmp.<pid>.<n>`. A process killed between naming the new
+/// file and renaming it over the old one leaves both files. A symbolic link is
+/// followed; the permission bits of a replaced file are kept. Every failure
+/// throws `c10::Error` with the path, the operation, the system's reason and a
+/// remedy, and leaves the target unchanged, unless only flushing its folder at
+/// the end failed.
 class AtomicFile {
  public:
   /// Opens the new file; the folder must exist.

@@ -18,8 +18,8 @@ inline c10::impl::GenericList new_list() {
   return c10::impl::GenericList(c10::AnyType::get());
 }
 
-/// The number of slots of a dict with these keys. Keys that are chosen to
-/// collide could make the dict exhaust the memory.
+/// The number of slots of a dict with these keys. With maliciously colliding
+/// keys, the dict could exhaust the memory.
 uint64_t dict_slots(const std::vector<c10::IValue>& keys);
 
 } // namespace ddp::detail

@@ -9,8 +9,8 @@
 
 namespace ddp::detail {
 
-/// Runs `task`, which must not throw, on a separate thread: an idle one from an
-/// earlier task, or a new one.
+/// Runs `task`, which must not throw, on a separate thread: an idle thread of
+/// an earlier task, or a new one.
 void start_detached(std::function<void()> task);
 
 /// Calls `function` on a separate thread, for calls that may never return: a
@@ -24,8 +24,9 @@ auto run_detached(Function function) {
   return result;
 }
 
-/// As above, and waits for at most `timeout`, since a request to a store whose
-/// process is stopped never ends. Throws `c10::DistStoreError` after that.
+/// As above, and waits for at most `timeout`, then throws
+/// `c10::DistStoreError`: a request to a store whose process is stopped never
+/// ends.
 template <typename Function>
 auto answered_within(std::chrono::milliseconds timeout, Function function) {
   auto answer = run_detached(std::move(function));

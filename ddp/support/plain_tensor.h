@@ -6,17 +6,18 @@
 
 namespace ddp::detail {
 
-/// Why the tensor's values cannot be read from memory, as a predicate. Empty if
-/// the tensor is defined, strided, not quantized, not on 'meta', and does not
-/// wrap another tensor (in vmap, functionalization or Python).
+/// The reason for which the tensor's values cannot be read from memory, as a
+/// predicate. Empty if the tensor is defined, strided, not quantized, not on
+/// 'meta', and does not wrap another tensor (in vmap, functionalization or
+/// Python).
 std::string why_unreadable(const at::Tensor& tensor);
 
 /// Throws `c10::Error`, whose text begins with `where`, if there is a reason.
 void check_readable(const at::Tensor& tensor, const std::string& where);
 
 /// The values as stored in a file: contiguous, on the CPU, and without lazy
-/// operations. The result shares the tensor's memory if that is already in this
-/// form. Throws as `check_readable`.
+/// operations. The result shares the tensor's memory if the tensor already has
+/// this form. Throws as `check_readable`.
 at::Tensor plain_tensor(const at::Tensor& tensor);
 
 } // namespace ddp::detail

@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// Blocks signals on this thread while it lives. Threads that are started
-/// meanwhile keep them blocked.
+/// Blocks signals on this thread while the object lives. Threads that are
+/// started meanwhile keep them blocked.
 class SignalsBlocked {
  public:
   explicit SignalsBlocked(const sigset_t& signals) {

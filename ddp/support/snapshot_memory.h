@@ -8,7 +8,7 @@
 namespace ddp::detail {
 
 /// Reusable memory for repeated copies of the same tensors: fresh memory costs
-/// more than the copy, since the system must find and clear its pages.
+/// more than the copy, since the system must find and clear pages.
 class SnapshotMemory {
  public:
   /// From now on, copies may reuse the memory of earlier copies.

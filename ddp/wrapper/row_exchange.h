@@ -25,7 +25,7 @@ std::string name_destination(int64_t destination);
 /// valid.
 std::string rank_mistake(int64_t rank, const ProcessGroup& group);
 
-/// As `ddp::scatter`. `status` is that of this rank; if any rank has a mistake
+/// As `ddp::scatter`. `status` is this rank's status; if any rank has a mistake
 /// or a failure, no rows are sent.
 at::Tensor scatter_rows(
     const at::Tensor& input,

@@ -8,8 +8,8 @@
 
 namespace ddp {
 
-/// To which CPUs and memory each rank of a node is bound. Names and meanings
-/// are those of torchrun's --numa-binding; kShare is an addition.
+/// The CPUs and memory to which each rank of a node is bound. Names and
+/// meanings are those of torchrun's --numa-binding; kShare is an addition.
 enum class Binding {
   kNone, // ranks are not bound
   kNode, // the NUMA node of the rank's GPU
@@ -19,14 +19,14 @@ enum class Binding {
   kShare, // an even share of all cores
 };
 
-/// Where a rank runs.
+/// The CPUs and memory of a rank.
 struct RankPlace {
   cpu_set_t cpus{};
   /// The preferred NUMA nodes for its memory.
   std::vector<int> memory_nodes;
 };
 
-/// The CPUs that this process may run on (sched_getaffinity).
+/// The CPUs on which this process may run (sched_getaffinity).
 cpu_set_t allowed_cpus();
 
 /// A place for each of `ranks` ranks within the CPUs `allowed`, from the

@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-/// A CPU (hardware thread) that ranks may run on.
+/// A CPU (hardware thread) on which ranks may run.
 struct Cpu {
   int id = 0;
   int core = 0; // the lowest CPU of its physical core

@@ -22,19 +22,19 @@
 namespace ddp {
 
 /// The process that owns the ranks: starts them, restarts them after a failure
-/// if restarts are left, forwards their output, does what the Supervisor
-/// decides, and leaves no descendant behind. It ends with the launcher process:
-/// `lifeline` reads end-of-file when the launcher process dies.
+/// if restarts are left, forwards their output, carries out the Supervisor's
+/// decisions, and leaves no descendant behind. It ends with the launcher
+/// process: `lifeline` reads end-of-file when the launcher process dies.
 class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
 
   /// Runs the job to its end. Returns the exit code: 0 if every rank exited
-  /// with 0, otherwise that of the rank that failed first, 128 + s after signal
-  /// s, or one of launch_error.h. Throws LaunchError or std::system_error if
-  /// the ranks cannot be started. Exits instead of returning if the launcher
-  /// process dies, or if the reader of a stopped job's last output does not
-  /// read it and is not a terminal.
+  /// with 0, otherwise the code of the rank that failed first, 128 + s after
+  /// signal s, or a code of launch_error.h. Throws LaunchError or
+  /// std::system_error if the ranks cannot be started. Exits instead of
+  /// returning if the launcher process dies, or if the last output of a stopped
+  /// job is not read, except by a terminal.
   int run();
 
  private:
@@ -42,7 +42,7 @@ class Agent {
   using Time = Clock::time_point;
 
   static constexpr std::chrono::seconds kTickTime{1};
-  /// How long a stopped job waits for a reader that has stopped reading (a
+  /// The time that a stopped job waits for a reader that has stopped reading (a
   /// pager).
   static constexpr std::chrono::seconds kLastOutputTime{5};
   /// After this time the agent reports which ranks wait for a rank that has
@@ -127,7 +127,7 @@ class Agent {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   ProgressWatch progress_;
-  bool told_waits_ = false; // which ranks wait for one that left
+  bool told_waits_ = false; // about ranks that wait for one that left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;

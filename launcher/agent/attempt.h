@@ -15,8 +15,8 @@
 
 namespace ddp {
 
-/// The processes of one attempt of a job: the ranks of this node, and the store
-/// at which they meet, which serves only this attempt.
+/// The processes of one attempt of a job: the ranks of this node, and their
+/// store, which serves only this attempt.
 class Attempt {
  public:
   struct Rank {
@@ -45,9 +45,9 @@ class Attempt {
   void ask_to_pause(std::chrono::milliseconds step_patience);
   /// Whether all ranks have left their group.
   bool is_paused() const;
-  /// Ends the pause: the ranks continue in the places that the job's
-  /// environment now gives them, with a new store. Parameters and exceptions as
-  /// for the constructor.
+  /// Ends the pause: the ranks continue with their new numbers from the job's
+  /// environment, and with a new store. Parameters and exceptions as for the
+  /// constructor.
   void go_on(Listener listener);
 
   const int number;

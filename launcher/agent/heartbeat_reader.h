@@ -19,13 +19,13 @@ struct Heartbeat {
   bool failed_by_another = false;
   uint64_t beats = 0;
   int64_t step = 0;
-  /// Its current or last activity, without control characters; empty if the
-  /// rank is just writing it.
+  /// The current or last activity, without control characters; empty if the
+  /// rank is writing it at the moment.
   std::string activity;
 };
 
 /// ddprun's view of a rank's HeartbeatPage, and of the ElasticPage after it.
-/// The rank can write anything there, but cannot shrink the memory.
+/// The rank can write any bytes there, but cannot shrink the memory.
 class HeartbeatReader {
  public:
   /// Creates the memory. If the kernel or a container refuses it, the rank
@@ -40,7 +40,7 @@ class HeartbeatReader {
   std::optional<Heartbeat> read() const;
 
   /// Whether `ask_to_pause` can ask the rank to leave its group. The rank
-  /// expects that only after `allow_pauses`.
+  /// expects requests only after `allow_pauses`.
   bool can_pause() const;
   void allow_pauses(std::chrono::milliseconds loss_patience);
   /// Requests pause `number`, counted from 1; see ElasticPage for
@@ -48,7 +48,7 @@ class HeartbeatReader {
   void ask_to_pause(uint32_t number, std::chrono::milliseconds step_patience);
   bool is_paused(uint32_t number) const;
   /// Ends the pause: the rank forms its next group with these variables. Throws
-  /// LaunchError if they are too long.
+  /// LaunchError if the variables are too long.
   void end_pause(uint32_t number, const Variables& variables);
 
  private:

@@ -29,7 +29,7 @@ struct RemoteHost {
 
 /// The values of --hosts, --hostfile and --rsh.
 struct RemoteOptions {
-  /// Empty if this ddprun does not start those of the nodes.
+  /// Empty if this ddprun does not start the ddprun of each node.
   std::vector<RemoteHost> hosts;
   std::string shell = "ssh";
   /// The name and the text of each given option: "env", "--env=A=1".
@@ -48,11 +48,11 @@ struct LaunchOptions {
   bool has_remote_launcher = false;
   /// A job on this machine only, regardless of a scheduler.
   bool standalone = false;
-  /// Where the ranks of a job of one node meet.
+  /// The address of the ranks' store in a job of one node.
   std::string master_addr = "127.0.0.1";
   /// 0 for a free port.
   int master_port = 0;
-  /// --rdzv-id; empty to draw one, which is allowed in a job of one node.
+  /// --rdzv-id; empty for a random id, which is allowed in a job of one node.
   std::string run_id;
   std::string role = "default";
 
@@ -94,8 +94,8 @@ LaunchOptions parse_options(
     const char* const* argv,
     const EnvironmentLookup& lookup);
 
-/// The value that ranks see for a variable of the user: that of --env,
-/// otherwise that of `lookup`.
+/// The value that ranks see for a variable of the user: the value in --env,
+/// otherwise the value from `lookup`.
 std::optional<std::string> rank_variable(
     const LaunchOptions& options,
     const EnvironmentLookup& lookup,

@@ -19,8 +19,8 @@ struct Program {
   std::vector<std::string> arguments; // argv, its name first
 };
 
-/// The program for a command. A Python script or module is run by `PYTHON_EXEC`
-/// of the environment, or else python3, with -u; other programs run as they
+/// The program for a command. `PYTHON_EXEC` of the environment, or else
+/// python3, runs a Python script or module, with -u; other programs run as they
 /// are. Throws LaunchError with exit code 127 if the program, the script or
 /// Python does not exist, and 126 if it cannot be executed.
 Program resolve_program(
@@ -28,8 +28,8 @@ Program resolve_program(
     const std::vector<std::string>& command,
     const EnvironmentLookup& lookup);
 
-/// The arguments of one rank, with `${local_rank}` replaced, as in torchrun, in
-/// all but the first. (Unlike torchrun, this does not turn `$$` into `$`, which
+/// The arguments of one rank, with `${local_rank}` replaced in all except the
+/// first, as in torchrun. (Unlike in torchrun, `$$` does not become `$`, which
 /// would corrupt shell commands.)
 std::vector<std::string> arguments_for(
     const std::vector<std::string>& arguments,

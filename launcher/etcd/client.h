@@ -23,7 +23,7 @@ class EtcdClient {
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  /// Lets the next calls ask this member first.
+  /// Lets the next calls use this member first.
   void begin_with(const SocketAddress& member);
 
   /// Checks the current member. Throws std::runtime_error if it does not
@@ -31,7 +31,7 @@ class EtcdClient {
   void check_member();
 
   /// Returns the answer to a request. If a member does not answer, or has no
-  /// quorum, asks the next one. Throws std::runtime_error.
+  /// quorum, uses the next member. Throws std::runtime_error.
   Json call(const std::string& path, const Json& request);
 
   /// Passes each answer of a stream to `take`, until the stream ends, for
@@ -62,7 +62,7 @@ class EtcdClient {
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;
   const std::chrono::milliseconds patience_;
-  // For one member's answer, so that time is left to ask the others.
+  // For one member's answer, so that time is left for the others.
   const std::chrono::milliseconds call_time_;
   size_t member_ = 0; // the current one
   std::string token_;

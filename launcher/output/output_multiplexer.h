@@ -24,17 +24,17 @@ struct PseudoTerminal {
 };
 
 /// Opens a pseudo-terminal for one stream of a rank, so that programs write
-/// each line at once. It is as wide as ddprun's terminal, if there is one.
+/// each line immediately. It is as wide as ddprun's terminal, if there is one.
 /// Close the slave once the rank has it: then the master reads EIO when the
 /// rank has ended. Throws std::system_error.
 PseudoTerminal make_rank_pty();
 
 /// Writes the ranks' output to ddprun's standard output and error, line by
-/// line, and to log files. Runs in a separate thread, so that a reader that
-/// stops reading (a pager) delays neither signals nor exits. Ranks wait if
-/// their output is not read, as with any pipe; at a terminal only for
-/// `patience`, after which their lines are dropped. All functions are
-/// thread-safe, and none waits for a reader.
+/// line, and to log files. Runs in a separate thread, so that a stalled reader
+/// (a pager) delays neither signals nor exits. Ranks wait if their output is
+/// not read, as with any pipe; at a terminal they wait only for `patience`, and
+/// then their lines are dropped. All functions are thread-safe, and none waits
+/// for a reader.
 class OutputMultiplexer {
  public:
   /// Writes to `out_fd` and `err_fd`, which must outlive the multiplexer.
@@ -56,13 +56,13 @@ class OutputMultiplexer {
   void add(FileDescriptor pipe, const RankStream& rank);
 
   /// Writes a message of ddprun to its standard error (the last newline is
-  /// added), after all output that ranks have written so far, unless that must
-  /// wait.
+  /// added), after all output that ranks have written so far, unless this
+  /// output must wait.
   void message(std::string_view text);
 
   /// Call this when all ranks have ended: reads the rest of their pipes, and
-  /// closes these, even if other processes hold them open. Then done_fd(), an
-  /// eventfd, becomes readable; read it before the next call.
+  /// closes the pipes, even if other processes hold them open. Then done_fd(),
+  /// an eventfd, becomes readable; read it before the next call.
   void drain();
 
   /// Drains, and ends the thread once all output is written. Then done_fd()
@@ -74,7 +74,7 @@ class OutputMultiplexer {
   }
 
   /// The last lines that this rank wrote to standard error in this attempt,
-  /// regardless of where they are shown. Complete after drain().
+  /// shown or not. Complete after drain().
   std::vector<std::string> last_lines(int local_rank) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-/// How a rank's standard output and error reach ddprun.
+/// The way in which a rank's standard output and error reach ddprun.
 enum class OutputMode {
   kLines, // through pipes, whole lines at a time
   kRaw, // the rank inherits ddprun's streams
@@ -49,8 +49,8 @@ struct OutputOptions {
   /// Streams that go only into files, and those that also go into files.
   StreamChoice redirects;
   StreamChoice tee;
-  /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. Empty: no
-  /// files (as for torchrun, so does /dev/null).
+  /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. Empty, or
+  /// /dev/null as for torchrun: no files.
   std::string log_dir;
   /// Local ranks whose output is shown; empty for all. Files have the output of
   /// all ranks.

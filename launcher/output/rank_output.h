@@ -20,8 +20,8 @@
 namespace ddp {
 
 /// A log file that only its owner can read; missing folders are created. Bytes
-/// that cannot be written are lost, which is reported once. Later writes are
-/// tried again.
+/// that cannot be written are lost; the loss is reported once, and later writes
+/// are tried again.
 class LogFile {
  public:
   using Report = std::function<void(const std::string& message)>;
@@ -92,7 +92,7 @@ class RankOutput {
  public:
   /// `number` identifies the stream. `options` and `screen` must outlive this
   /// object. For standard error, `last_lines` keeps the last lines, and
-  /// `errors` makes errors that several ranks report be shown once.
+  /// `errors` ensures that an error of several ranks is shown once.
   RankOutput(
       const OutputOptions& options,
       const JobEnvironment& job,

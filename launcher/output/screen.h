@@ -14,11 +14,11 @@ namespace ddp {
 /// Writes the ranks' lines to ddprun's standard output and error. Lines of
 /// different sources never mix. A terminal has one more line below them, which
 /// later lines push down. If both streams lead to the same file, they are
-/// written as one. If a stream can no longer be written, its output is dropped,
-/// which the other stream reports. Not thread-safe.
+/// written as one. If a stream fails, its output is dropped, and the other
+/// stream reports the loss. Not thread-safe.
 class Screen {
  public:
-  /// A stream with more unwritten bytes than this wants no more lines.
+  /// A stream with more unwritten bytes than this number wants no more lines.
   static constexpr size_t kMaxWaiting = 1024 * 1024;
 
   /// If a terminal accepts no output for `patience` (Ctrl-S), the ranks' lines
@@ -56,7 +56,7 @@ class Screen {
   /// for none.
   std::array<int, 2> blocked_fds() const;
 
-  /// The time until flush() has something else to do; -1 for never.
+  /// The time until flush() has other work to do; -1 for never.
   std::chrono::milliseconds time_left() const;
 
  private:

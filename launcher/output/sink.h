@@ -8,8 +8,8 @@
 
 namespace ddp {
 
-/// Buffered output to a descriptor that other processes share. Writes without
-/// blocking if that is possible without changing the descriptor for its other
+/// Buffered output to a descriptor that other processes share. Writes do not
+/// block if this is possible without changing the descriptor for its other
 /// users: terminals and pipes are reopened, sockets get MSG_DONTWAIT. Writes to
 /// regular files, and to descriptors that cannot be reopened, block. Not
 /// thread-safe.
@@ -39,7 +39,8 @@ class Sink {
     return blocked_ ? fd_ : -1;
   }
 
-  /// When the descriptor last accepted bytes, or when waiting for it began.
+  /// The time at which the descriptor last accepted bytes, or at which waiting
+  /// for it began.
   Clock::time_point last_taken() const {
     return last_taken_;
   }

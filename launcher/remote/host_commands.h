@@ -23,10 +23,11 @@ std::vector<HostCommand> host_commands(const LaunchOptions& options);
 std::string describe_commands(const LaunchOptions& options);
 
 /// Starts a ddprun on each of --hosts, forwards their output and signals to
-/// them, and waits until all have ended. Returns the job's exit code: that of
-/// each ddprun, or kExitInfrastructure if one could not be started or lost its
-/// connection. These ddpruns end when this process ends, for any reason. Throws
-/// LaunchError or std::system_error if none could be started.
+/// them, and waits until all have ended. Returns the job's exit code: the
+/// common code of the ddpruns, or kExitInfrastructure if one could not be
+/// started or lost its connection. These ddpruns end when this process ends,
+/// for any reason. Throws LaunchError or std::system_error if none could be
+/// started.
 int run_on_hosts(const LaunchOptions& options);
 
 } // namespace ddp

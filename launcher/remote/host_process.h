@@ -12,9 +12,9 @@
 
 namespace ddp {
 
-/// The ddprun of one host, as seen by its remote launcher; for another host,
-/// the local process is a remote shell. Its output is forwarded in whole lines,
-/// so that lines of different hosts do not mix.
+/// The ddprun of one host, as seen by its remote launcher. For another host,
+/// the local process is a remote shell. Output is forwarded in whole lines, so
+/// that lines of different hosts do not mix.
 class HostProcess {
  public:
   /// Starts the process, and sends it the secret. Throws std::system_error or
@@ -41,7 +41,7 @@ class HostProcess {
     return finished_;
   }
   /// The descriptors of its output; -1 for a stream that has ended, or whose
-  /// sink has much to write.
+  /// sink has too much unwritten output.
   std::array<int, 2> fds_to_poll() const;
   /// Forwards the output that can be read now.
   void carry();

@@ -7,11 +7,11 @@ namespace ddp {
 
 // A ddprun that a remote launcher starts reads from standard input: a number of
 // the remote launcher that no rank knows, the secret (--token -), and lines
-// "signal N". End-of-file means that the remote launcher has ended.
+// "signal N". At end-of-file, the remote launcher has ended.
 
-/// The first and the last line that such a ddprun prints. Without them, the
-/// output and the exit code are those of the remote shell. They contain the
-/// remote launcher's number, so that no rank can print them.
+/// The first and the last line that such a ddprun prints. Without these lines,
+/// the output and the exit code are those of the remote shell. The lines
+/// contain the remote launcher's number, so that no rank can print them.
 std::string started_mark(const std::string& number);
 std::string finished_mark(const std::string& number);
 
@@ -25,7 +25,7 @@ class LauncherLink {
   explicit LauncherLink(bool has_remote_launcher)
       : fd_(has_remote_launcher ? 0 : -1) {}
 
-  /// Becomes readable when take_signals() has something to read; -1 for never.
+  /// Becomes readable when take_signals() can read; -1 for never.
   int fd() const {
     return fd_;
   }

@@ -22,16 +22,16 @@ bool is_written_as_loopback(const std::string& host);
 /// Whether this machine has the address `numeric`.
 bool is_own_address(const std::string& numeric);
 
-/// The numeric address for --bind: the given one, or that of an interface, IPv4
-/// if it has one. Throws LaunchError that lists the interfaces.
+/// The numeric address for --bind: the given address, or the address of an
+/// interface, IPv4 if it has one. Throws LaunchError that lists the interfaces.
 std::string address_of_interface(const std::string& name_or_address);
 
 /// The address of --bind, otherwise `given`.
 std::string bound_address(const NodeOptions& nodes, const std::string& given);
 
-/// The address at which others reach this machine: that of its default route,
-/// otherwise its only address that is not a loopback address; empty if it has
-/// none or several.
+/// The address at which others reach this machine: the address of its default
+/// route, otherwise its only address that is not a loopback address; empty if
+/// it has none or several.
 std::string outward_address();
 
 /// Whether `host` is the name of this machine, or resolves to one of its

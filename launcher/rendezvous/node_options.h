@@ -31,7 +31,7 @@ struct EtcdAccess {
   }
 };
 
-/// Options for how the nodes of a job find each other.
+/// Options of the rendezvous of a job's nodes.
 struct NodeOptions {
   /// --nnodes.
   int least = 1;
@@ -51,8 +51,8 @@ struct NodeOptions {
   /// The address or interface at which this node listens; empty for the address
   /// from which it reaches the endpoint.
   std::string bind;
-  /// The address at which others reach this node; empty for the one at which it
-  /// listens.
+  /// The address at which others reach this node; empty for the address at
+  /// which it listens.
   std::string local_address;
   /// The range of ports to listen at; 0 for any.
   int first_port = 0;
@@ -61,13 +61,13 @@ struct NodeOptions {
   std::string token;
   /// A node, or the log, is considered lost after this time without a beat.
   std::chrono::milliseconds node_timeout{10000};
-  /// How long a job with enough nodes waits for more.
+  /// The time that a job with enough nodes waits for more.
   std::chrono::milliseconds last_call{3000};
-  /// How long a job waits for enough nodes.
+  /// The time that a job waits for enough nodes.
   std::chrono::milliseconds join_timeout{600000};
 
   /// Whether a service keeps the log, which then outlives all nodes. Otherwise
-  /// the log, and the job, are lost with the node that serves the log.
+  /// the log and the job are lost with the node that serves the log.
   bool has_service() const {
     return !etcd.empty();
   }

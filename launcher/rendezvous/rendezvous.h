@@ -15,8 +15,8 @@
 namespace ddp {
 
 /// This node's part in a job: carries out the actions of its NodeStateMachine,
-/// except those on the ranks, which are the agent's. In a job of one node, the
-/// log is in this process.
+/// except actions on the ranks, which the agent carries out. In a job of one
+/// node, the log is in this process.
 class Rendezvous {
  public:
   using Time = NodeStateMachine::Time;
@@ -28,12 +28,12 @@ class Rendezvous {
   /// LaunchError if that is impossible. `job` must outlive this object.
   explicit Rendezvous(const Job& job);
 
-  /// Becomes readable when handle_events() has something to do.
+  /// Becomes readable when handle_events() has events to handle.
   int fd() const {
     return events_.get();
   }
   void handle_events(Time now);
-  /// When to call tick().
+  /// The time at which to call tick().
   std::optional<Time> deadline() const {
     return machine_.deadline();
   }

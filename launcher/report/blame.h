@@ -9,8 +9,8 @@
 
 namespace ddp {
 
-/// The rank that made the others fail, if each failed rank names another one as
-/// the reason.
+/// The rank that made the others fail, if each failed rank names another rank
+/// as the reason.
 struct Blame {
   /// The rank's index; none if the ranks were in different calls, and no call
   /// has the most ranks.

@@ -52,11 +52,12 @@ std::string report_text(const JobReport& report);
 /// {"schema": 1, "run_id", "outcome", "exit_code", "command": [...],
 ///  "restarts", "duration_s", "root": rank or null, "detail",
 ///  "ranks": [{"rank", "local_rank", "pid", "end", "exit_code", "signal",
-///             "duration_s", "time_ns", "step", "activity", "message",
-///             "stack", "consequence", "stderr": [...]}]}
-/// `outcome` is "succeeded", "failed", "stopped" (by a signal), "timeout" or
-/// "infrastructure"; `root` and `detail` are the blame's where there is one;
-/// `end` is "exited", "killed" or "stopped by ddprun".
+///             "duration_s", "time_ns", "step", "activity", "message", "stack",
+///             "consequence", "stderr": [...]}]} `outcome` is "succeeded",
+///             "failed", "stopped" (by a signal), "timeout" or
+///             "infrastructure"; `root` and `detail` are from the blame if
+///             there is one; `end` is "exited", "killed" or "stopped by
+///             ddprun".
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` (mode 0600). Readers see the old file

@@ -11,12 +11,12 @@
 
 namespace ddp::detail {
 
-/// Is shown bytes in their order, a piece at a time, while they are in the
-/// cache. Null: nobody looks.
+/// A function that gets bytes in order, piece by piece, while they are in the
+/// cache; null for none.
 using SeeBytes = std::function<void(const void* data, size_t bytes)>;
 
-/// A known number of bytes that are read by position. Reading outside of them
-/// throws `c10::Error`.
+/// A known number of bytes that are read by position. Reading outside of the
+/// range throws `c10::Error`.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
@@ -52,7 +52,7 @@ class MemorySource : public ByteSource {
 };
 
 /// A file that is read, not mapped: if another program truncates it meanwhile,
-/// or its network fails, that is an error and not a SIGBUS.
+/// or its network fails, the result is an error instead of SIGBUS.
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::string& path);
@@ -68,8 +68,8 @@ class FileSource : public ByteSource {
 };
 
 /// A file that is mapped: its tensors are the file's pages, which processes on
-/// one host share, until they are written to. They keep the mapping. Tensors at
-/// which nobody looks are not read, and not aligned.
+/// one host share until they are written to. Tensors keep the mapping alive.
+/// Without a SeeBytes function, tensors are neither read nor aligned.
 class MappedSource : public MemorySource {
  public:
   explicit MappedSource(const FileSource& file);

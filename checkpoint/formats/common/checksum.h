@@ -9,10 +9,10 @@
 
 namespace ddp::detail {
 
-/// How many hexadecimal digits a checksum has.
+/// The number of hexadecimal digits of a checksum.
 constexpr size_t kChecksumSize = 16;
 
-/// XXH3 of 64 bits (https://xxhash.com) of bytes that come piece by piece.
+/// XXH3 of 64 bits (https://xxhash.com) of bytes that arrive piece by piece.
 class Checksum {
  public:
   Checksum();

@@ -10,27 +10,28 @@ namespace ddp::detail {
 /// Loads the file's storage with a key.
 using LoadStorage = std::function<at::Storage(const std::string& key)>;
 
-/// What the names on the allow-list do. Each checks what it gets, and throws
-/// `c10::Error` naming what it does not understand.
+/// The functions that the names on the allow-list denote. Each checks its
+/// arguments, and throws a `c10::Error` that names arguments it does not
+/// support.
 class AllowedGlobals {
  public:
   /// `load` is called once for each key. Unless `strict`, names that are not on
-  /// the list stand for themselves, and nothing happens when they are called.
+  /// the list become unknown objects, and calls of them have no effect.
   AllowedGlobals(PickleArena& arena, LoadStorage load, bool strict);
 
-  /// What a name stands for.
+  /// The value of a name.
   PickleValue find_class(const std::string& module, const std::string& name);
 
   using Function =
       PickleValue (AllowedGlobals::*)(const PickleValue&, const PickleValue&);
 
-  /// Calls `function`, which has to be one of Python's names, with `arguments`.
+  /// Calls `function`, which must be a Python name, with `arguments`.
   PickleValue reduce(const PickleValue& function, const PickleValue& arguments);
 
-  /// An object of the type, which is one of LibTorch's archives.
+  /// An object of the type, which must be an archive of LibTorch.
   PickleValue new_object(const PickleValue& type, const PickleValue& arguments);
 
-  /// The storage that a persistent id stands for.
+  /// The storage that a persistent id denotes.
   PickleValue persistent_load(const PickleValue& id);
 
  private:

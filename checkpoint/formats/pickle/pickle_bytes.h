@@ -53,8 +53,8 @@ class PickleBytes {
     return value;
   }
 
-  /// An integer of any size; it must fit into 64 bits.
-  /// Two's complement in as few bytes as hold it.
+  /// An integer in two's complement, in a variable number of bytes; its value
+  /// must fit into 64 bits.
   int64_t take_long() {
     const auto bytes = take(take_number<uint8_t>());
     DDP_CHECK(
@@ -67,7 +67,7 @@ class PickleBytes {
     return value;
   }
 
-  /// The text up to the end of the line, which must exist.
+  /// The text up to the next newline, which must exist.
   std::string take_line() {
     const auto end = bytes_.find('\n', position_);
     DDP_CHECK(end != std::string_view::npos, "truncated: a name does not end");

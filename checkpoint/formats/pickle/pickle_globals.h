@@ -30,7 +30,7 @@ struct PickleGlobal {
   c10::ScalarType dtype = c10::ScalarType::Undefined; // for the last kinds
 };
 
-/// Looks up a name in the list of those that state_dicts need. Returns null if
+/// Looks up a name in the list of names that state dicts need. Returns null if
 /// it is not on the list.
 const PickleGlobal* find_global(
     const std::string& module,

@@ -9,13 +9,13 @@ namespace ddp::detail {
 
 /// The value that a pickle of `torch.save` describes.
 ///
-/// The protocol must be 2 to 5. Nothing is executed: the only names are those
-/// of `find_global`; any other opcode, name or value is rejected, and the error
-/// names it. Memory, and so time, is limited to `budget` bytes beside the
-/// storages. A value that contains itself, is nested too deep, or would expand
-/// to far more than the pickle (such as nested lists that share their items)
-/// also throws `c10::Error`. Unless `strict`, a dict's items whose values are
-/// or contain objects of other classes are left out.
+/// The protocol must be 2 to 5. Nothing is executed: names must be those of
+/// `find_global`; any other opcode, name or value is rejected, and the error
+/// names it. At most `budget` bytes are allocated in addition to the storages,
+/// which also limits the time. A value that contains itself, is nested too
+/// deeply, or would expand to much more than the pickle (such as nested lists
+/// that share their items) also throws `c10::Error`. Unless `strict`, items of
+/// a dict whose values are or contain objects of other classes are dropped.
 c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,

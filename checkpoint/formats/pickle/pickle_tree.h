@@ -5,12 +5,12 @@
 
 namespace ddp::detail {
 
-/// Makes LibTorch's values of what an unpickler left. Tensors that are shared
-/// stay shared; other values are made anew at each of their places, within the
+/// Converts the result of an unpickler to LibTorch's values. Shared tensors
+/// stay shared; other values are copied to each of their places, within the
 /// arena's budget. Throws `c10::Error` if a value contains itself, is nested
-/// too deep (`check_depth`), is none of those that a file may have, or where
-/// all together take too much memory. Unless `strict`, a dict's items that are
-/// or contain none of those values are left out.
+/// too deeply (`check_depth`), has a type that files may not have, or if all
+/// values take too much memory. Unless `strict`, items of a dict that are or
+/// contain other types are dropped.
 c10::IValue make_tree(
     const PickleValue& value,
     PickleArena& arena,

@@ -57,11 +57,11 @@ struct PickleObject {
 
 /// The objects of one pickle.
 ///
-/// They refer to each other by plain pointers, and all go at once: neither
-/// cycles nor depth matter.
+/// Objects refer to each other by plain pointers, and are destroyed together,
+/// so neither cycles nor depth cause problems.
 class PickleArena {
  public:
-  /// Allows `budget` bytes; what needs more throws `c10::Error`.
+  /// Allows `budget` bytes; objects that need more throw `c10::Error`.
   explicit PickleArena(uint64_t budget) : left_(budget) {}
 
   template <typename Content>
@@ -78,7 +78,7 @@ class PickleArena {
   std::deque<PickleObject> objects_;
 };
 
-/// The value's, or its object's, content if it is of that kind, else null.
+/// The content of the value or of its object, if it is of that kind, else null.
 template <typename Content>
 auto* content_of(const PickleValue& value) {
   if constexpr (std::is_arithmetic_v<Content>) {

@@ -17,7 +17,7 @@ struct PickledValue {
 };
 
 /// The pickle of a value that `check_writable` allows. Throws `c10::ValueError`
-/// for text of more than 4 GiB.
+/// for a string of more than 4 GiB.
 PickledValue write_pickle(const c10::IValue& value);
 
 } // namespace ddp::detail

@@ -39,8 +39,8 @@ class ZipReader {
   /// The record with this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
-  /// The record's content, verified by its CRC-32; without `verify` that of a
-  /// mapped file is not read.
+  /// The record's content, verified by its CRC-32; without `verify`, the
+  /// content in a mapped file is not read.
   at::Tensor tensor(const ZipRecord& record, bool verify = true) const;
   std::string text(const ZipRecord& record) const;
 
@@ -50,8 +50,8 @@ class ZipReader {
  private:
   void read_directory();
   void find_content(ZipRecord& record) const;
-  /// `order`: the records in the order of their bytes, which must end before
-  /// the directory.
+  /// `order` has the records sorted by offset; they must end before the
+  /// directory.
   static void check_overlaps(
       const std::vector<ZipRecord*>& order,
       uint64_t directory);

@@ -23,8 +23,8 @@ class Arguments {
 
   /// "all_reduce over shm".
   std::string over(const char* name) const;
-  /// Throws `c10::DistBackendError` if `error`, which ended the group, is not
-  /// empty.
+  /// Throws `c10::DistBackendError` if `error`, the reason for which the group
+  /// ended, is not empty.
   void check_usable(const char* name, const std::string& error) const;
 
   /// Checks that `tensor` is strided, without gaps or overlaps, and that its
@@ -45,11 +45,11 @@ class Arguments {
       at::TensorList others) const;
   void check_root(const char* name, int64_t root) const;
   void check_peer(const char* name, int peer) const;
-  /// Checks that this rank, which is not the root, passes no lists.
+  /// For ranks other than the root: checks that this rank passes no lists.
   void check_no_lists(const char* name, const std::vector<Tensors>& lists)
       const;
   /// The parts of a tensor of all_to_all_single, with these lengths along the
-  /// first dimension, or equal ones.
+  /// first dimension, or equal lengths if there are none.
   Tensors parts(
       const char* name,
       const at::Tensor& tensor,

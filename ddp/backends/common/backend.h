@@ -12,7 +12,7 @@ class Store;
 
 namespace ddp::backends {
 
-/// What a backend needs to connect the ranks of a group.
+/// The data with which a backend connects the ranks of a group.
 struct BackendOptions {
   /// A store with the keys of this group only.
   c10::intrusive_ptr<c10d::Store> store;
@@ -23,7 +23,7 @@ struct BackendOptions {
   std::chrono::milliseconds timeout{};
   /// The address of this host that the other ranks can reach.
   std::string address;
-  /// The network interface to use; empty: that of `address`.
+  /// The network interface to use; empty: the interface of `address`.
   std::string interface {};
 };
 

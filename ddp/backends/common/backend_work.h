@@ -10,8 +10,8 @@
 
 namespace ddp::backends {
 
-/// Waits for at most `time`, and returns whether `work` has ended. Throws its
-/// error. Some of gloo's works end without ever being complete.
+/// Waits for at most `time`, and returns whether `work` has ended. Throws the
+/// work's error. Some works of gloo end without ever being complete.
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 
 /// The beginning of the text of a timeout, before the seconds.
@@ -25,7 +25,7 @@ inline std::string timed_out_after(std::chrono::milliseconds time) {
   return c10::str(kTimedOut, seconds(time), " s");
 }
 
-/// The common data of all operations of this library's backends.
+/// The data that all operations of this library's backends have.
 struct OperationInfo {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   /// "all_reduce", for messages.
@@ -43,7 +43,7 @@ class BackendWork : public c10d::Work {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The rank that the operation belongs to.
+  /// The rank to which the operation belongs.
   struct Member {
     const char* backend;
     int rank;
@@ -77,8 +77,8 @@ class BackendWork : public c10d::Work {
   /// Returns the future that was requested before, if any, for the caller to
   /// complete.
   Future end_future();
-  /// Completes the future, if it is not null, on a thread that must not throw.
-  /// Returns the error of a callback that threw, or an empty text.
+  /// Completes the future, if it is not null. Does not throw: returns the error
+  /// of a callback that threw, or an empty text.
   std::string call_back(const Future& future) const;
 
   const Member member_;

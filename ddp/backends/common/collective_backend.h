@@ -9,8 +9,8 @@
 
 namespace ddp::backends {
 
-/// Checks the arguments of c10d's collectives, and reduces them to the few
-/// operations that this library's backends implement.
+/// Checks the arguments of c10d's collectives, and expresses the collectives by
+/// the few operations that this library's backends implement.
 class CollectiveBackend : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -70,21 +70,22 @@ class CollectiveBackend : public c10d::Backend {
     /// "all_reduce", for messages.
     const char* name;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
-    /// False if the caller announced that it waits at once.
+    /// False if the caller announced that it waits immediately.
     bool async = true;
   };
 
   /// The tensors that this rank sends to and receives from each rank, by rank;
-  /// undefined: nothing. A single tensor to send goes to all ranks.
+  /// an undefined tensor stands for none. A single tensor to send goes to all
+  /// ranks.
   struct Exchange {
     Tensors to_ranks;
     Tensors from_ranks;
     at::ScalarType dtype = at::kByte;
-    /// The rank that sends or receives everything, or -1.
+    /// The rank that sends or receives all tensors, or -1.
     int64_t root = -1;
   };
 
-  /// The sum, or another reduction, of the ranks' inputs for this rank.
+  /// A reduction of the ranks' inputs for this rank.
   struct Part {
     at::Tensor output;
     /// This rank's input for each rank.
@@ -96,8 +97,8 @@ class CollectiveBackend : public c10d::Backend {
     std::vector<Exchange> exchanges;
     /// The outputs, as the caller passed them.
     Tensors outputs{};
-    /// Returns further exchanges when the first ones are complete. It and
-    /// `finish` must hold the tensors of these.
+    /// Returns further exchanges when the first ones are complete. `next` and
+    /// `finish` must hold the tensors of these exchanges.
     std::function<std::vector<Exchange>()> next{};
     /// The work after the last exchange.
     std::function<void()> finish{};

@@ -7,7 +7,7 @@
 
 namespace ddp::backends {
 
-/// A backend that forwards its calls to another one.
+/// A backend that forwards its calls to another backend.
 class ForwardingBackend : public c10d::Backend {
  public:
   using c10d::Backend::Backend;
@@ -130,7 +130,8 @@ class ForwardingBackend : public c10d::Backend {
   static std::string root(const Options& options) {
     return c10::str("root ", options.rootRank);
   }
-  /// c10d has a list for each GPU of a rank; here, a rank has one.
+  /// The only list: c10d has a list for each GPU of a rank, and a rank of this
+  /// library has one GPU.
   static at::TensorList first_of(const TensorLists& lists) {
     return lists.empty() ? at::TensorList() : at::TensorList(lists.front());
   }

@@ -6,8 +6,8 @@
 
 namespace ddp::backends {
 
-/// Wakes a thread after a delay. Setting a delay does not switch threads;
-/// waking a thread at once does.
+/// Wakes a thread after a delay. Unlike waking a thread immediately, setting a
+/// delay does not switch threads.
 class Timer {
  public:
   /// Throws `c10::Error` if the process cannot open more files.
@@ -16,7 +16,8 @@ class Timer {
   /// Makes `wait` return after `delay`; replaces an earlier setting.
   void set(std::chrono::nanoseconds delay);
 
-  /// Returns at the set time; at once if that has passed since the last return.
+  /// Returns at the set time, or immediately if this time has passed since the
+  /// last return.
   void wait();
 
  private:

@@ -31,7 +31,7 @@ class Backend final : public ForwardingBackend {
   void abort() override;
   void shutdown() override;
 
-  // These use the hosts' first ranks, unless that has no advantage.
+  // These collectives use the hosts' first ranks, unless `flat` is as fast.
   WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
   WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
       override;

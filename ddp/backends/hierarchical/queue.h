@@ -42,9 +42,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// Aborts the running operation, and waits for the threads. If the calling
-  /// thread is one of them, it is not waited for: it ends when its callback
-  /// returns.
+  /// Aborts the running operation, and waits for all threads except the calling
+  /// one. If the calling thread is one of the queue's, it ends when its
+  /// callback returns.
   void stop();
 
   void push(const c10::intrusive_ptr<Operation>& operation);
@@ -56,7 +56,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Starts a thread if none will look for operations.
+  /// Starts a thread if no thread will take the next operation.
   void provide_thread();
   void run();
   /// Returns the operation's error; empty if it did not fail.
@@ -70,7 +70,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   detail::FirstError first_error_;
   uint64_t pushed_ = 0;
   bool running_ = false;
-  /// The number of threads, and of those that run callbacks.
+  /// The number of threads, and the number of threads that run callbacks.
   int threads_ = 0;
   int calling_back_ = 0;
 };

@@ -9,10 +9,10 @@ namespace ddp::backends::hierarchical {
 /// The number of elements of the largest tensor.
 int64_t longest(const std::vector<at::Tensor>& tensors);
 
-/// The steps of collectives on the backend's thread. Collectives share
-/// ownership, since one may be running when the backend is destroyed. Tensors
-/// to gather or scatter are rows, by host and place, each as long as the
-/// longest.
+/// The steps of collectives on the backend's thread. Collectives share the
+/// ownership of this object, since one may be running when the backend is
+/// destroyed. Tensors to gather or scatter are rows of equal length, by host
+/// and place.
 class Steps {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -38,7 +38,7 @@ class Steps {
       const Tensors& inputs,
       const c10d::ReduceScatterOptions& options) const;
 
-  /// Ends the waits for sub-backends and aborts these; only once.
+  /// Ends the waits for sub-backends and aborts the sub-backends; only once.
   void break_off();
 
   /// Calls a method of each sub-backend of this rank.

@@ -8,11 +8,11 @@
 
 namespace ddp::backends::hierarchical {
 
-/// One of the backends that a hierarchical backend consists of. Functions start
-/// a collective, and `finish` waits for it; they do nothing on a rank without
-/// this sub-backend. AVG is computed as a sum, which the caller divides.
-/// Tensors that gloo cannot reduce are gathered, and reduced by each rank.
-/// Errors name the sub-backend.
+/// A part of a hierarchical backend. Functions start a collective, and `finish`
+/// waits for the collective; they do nothing on a rank without this
+/// sub-backend. AVG is computed as a sum, which the caller divides. Tensors
+/// that gloo cannot reduce are gathered, and reduced by each rank. Errors name
+/// the sub-backend.
 class SubBackend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -34,7 +34,7 @@ class SubBackend {
 
   WorkPtr reduce(at::Tensor, const c10d::ReduceOp&, int root, Timeout) const;
   WorkPtr all_reduce(at::Tensor, const c10d::ReduceOp&, Timeout) const;
-  // Functions that only move data treat it as bytes.
+  // Functions that only move data treat tensors as bytes.
   WorkPtr broadcast(const at::Tensor&, int root, Timeout) const;
   /// `rows`: on rank 0, one row for each rank.
   WorkPtr gather(at::Tensor row, const at::Tensor& rows, Timeout) const;

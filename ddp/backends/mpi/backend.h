@@ -11,8 +11,8 @@ namespace ddp::backends::mpi {
 /// all-reduce by SUM also accepts a sparse COO tensor on the CPU.
 ///
 /// An operation that does not complete within its timeout breaks the backend:
-/// MPI can neither cancel it nor let later ones overtake it. Later calls throw
-/// at once.
+/// MPI can neither cancel the operation nor let later ones overtake it. Later
+/// calls throw immediately.
 ///
 /// If only the program's threads may call MPI (the program initialised MPI
 /// without MPI_THREAD_MULTIPLE), collectives end before the call returns, and
@@ -65,8 +65,8 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const Part& part,
       const c10d::ReduceOp& reduce_op) override;
-  /// Sends the tensor to a rank, or receives it from one rank or any, depending
-  /// on the type of the call.
+  /// Sends the tensor to a rank, or receives it from one rank or from any rank,
+  /// depending on the type of the call.
   WorkPtr message(
       const Call& call,
       const at::Tensor& tensor,

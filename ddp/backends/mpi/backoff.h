@@ -8,15 +8,15 @@
 
 namespace ddp::backends::mpi {
 
-/// The pauses between polls of running operations. At first there are none,
-/// since yielding the core takes as long as a small operation. Then the thread
-/// yields, and later sleeps for growing times, so that ranks that share cores
-/// do not block each other.
+/// The pauses between polls of running operations. At first the thread does not
+/// pause, since yielding the core takes as long as a small operation. Then it
+/// yields, and later sleeps for growing times, so that ranks on shared cores do
+/// not block each other.
 class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `spin`: how long there are no pauses. `patience`: when sleeps begin.
+  /// Pauses begin after `spin`, and sleeps after `patience`.
   Backoff(std::chrono::microseconds spin, std::chrono::microseconds patience)
       : spin_(spin), patience_(patience) {}
 

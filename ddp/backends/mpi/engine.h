@@ -9,13 +9,13 @@
 
 namespace ddp::backends::mpi {
 
-/// Drives this process's operations. There is one per process, as for MPI.
+/// Drives this process's operations. Like MPI, it exists once per process.
 ///
 /// Operations on one communicator start in the order in which they were
-/// submitted. A thread that waits for an operation drives all of them, which
+/// submitted. A thread that waits for an operation drives all operations, which
 /// saves two thread switches per operation. While no thread waits, the engine's
-/// thread drives them, and sleeps if there is nothing to do. The engine has no
-/// thread if only the program's threads may call MPI.
+/// thread drives them, and sleeps if there are none. The engine has no thread
+/// if only the program's threads may call MPI.
 class Engine {
  public:
   /// Initialises MPI at the first call.
@@ -31,14 +31,14 @@ class Engine {
   /// complete.
   bool wait(Operation& operation, Operation::Clock::time_point until);
 
-  /// Call this if the caller does not wait soon: the engine's thread takes
-  /// over.
+  /// Lets the engine's thread drive the operations; for callers that do not
+  /// wait soon.
   void take_over();
 
   /// Drives the operations once, if the engine has no thread.
   void poll();
 
-  /// The lock to hold while MPI is called outside of operations.
+  /// The lock that a caller of MPI outside of operations must hold.
   std::unique_lock<std::mutex> exclusive();
 
   /// Ends the thread, and returns whether MPI is idle. Running operations get a
@@ -51,12 +51,13 @@ class Engine {
 
   Engine();
   void run();
-  /// Returns when the thread has something to do; `lock` is on `mutex_`.
+  /// Returns when the thread has an operation to drive, or must stop; `lock` is
+  /// on `mutex_`.
   void sleep(std::unique_lock<std::mutex>& lock);
   /// Wakes the thread if it sleeps; call with `mutex_` locked.
   void wake(std::chrono::microseconds delay);
 
-  // Call these with `calls_` locked. They return whether something changed.
+  // Call these with `calls_` locked. They return whether any state changed.
   bool advance(Clock::time_point now);
   bool start_waiting();
   bool test_started(Clock::time_point now);
@@ -74,7 +75,7 @@ class Engine {
   std::mutex calls_;
   std::deque<OperationPtr> waiting_;
   std::vector<OperationPtr> started_;
-  /// Failed operations. MPI cannot cancel them, and may still use their memory.
+  /// Failed operations: MPI cannot cancel them, and may still use their memory.
   std::vector<OperationPtr> abandoned_;
 
   /// Held briefly; guards the members below.

@@ -12,8 +12,8 @@
 
 namespace ddp::backends::mpi {
 
-/// The tags of messages: this library uses the last ones of the 32768 that
-/// every MPI has.
+/// The tags of messages: this library uses the last of the 32768 tags that
+/// every MPI supports.
 constexpr int kExchangeTag = 32767;
 constexpr int kFirstReservedTag = 32766;
 
@@ -26,7 +26,7 @@ struct Bytes {
 /// The memory of a tensor; empty for an undefined tensor.
 Bytes bytes_of(const at::Tensor& tensor);
 
-/// The MPI requests of one operation, and the types that they use.
+/// The MPI requests of one operation, and their types.
 class Requests {
  public:
   /// `largest`: the maximum number of elements for one call.
@@ -41,7 +41,7 @@ class Requests {
     return largest_;
   }
 
-  /// The place for the request of the next call.
+  /// The memory for the request of the next call.
   MPI_Request* next();
 
   /// The size of a message for MPI: a number of elements of a type.
@@ -76,13 +76,13 @@ class Requests {
 
   int64_t largest_;
   c10::SmallVector<Pending, 1> pending_;
-  /// How many requests are known to be complete.
+  /// The number of requests that are known to be complete.
   size_t tested_ = 0;
   std::vector<MPI_Datatype> types_;
   int source_ = -1;
 };
 
-/// The state that the operations on one communicator share, and keep alive.
+/// The state that the operations on one communicator share and keep alive.
 struct Channel {
   explicit Channel(std::unique_ptr<Comm> its_comm);
 
@@ -101,12 +101,12 @@ struct Channel {
 struct Task : OperationInfo {
   Staging staging;
   int64_t largest = 0;
-  /// Functions that call MPI. They and `finish` keep the tensors alive.
+  /// Functions that call MPI. `steps` and `finish` keep the tensors alive.
   std::vector<std::function<void(Requests&)>> steps;
-  /// A step after MPI has completed `steps`; later operations wait for it.
-  /// `finish` must hold its tensors.
+  /// A step after MPI has completed `steps`; later operations wait for this
+  /// step. `finish` must hold its tensors.
   std::function<void(Requests&)> second_step;
-  /// The work after MPI has completed everything.
+  /// The work after MPI has completed all steps.
   std::vector<std::function<void()>> finish;
 };
 
@@ -126,7 +126,7 @@ class Operation final : public BackendWork {
 
   // For the engine, which calls these one at a time.
   bool ready();
-  /// Returns false if it failed.
+  /// Returns false if the start failed.
   bool start();
   State test();
   void time_out();
@@ -134,7 +134,7 @@ class Operation final : public BackendWork {
   void fail(const std::string& reason);
 
   // For any thread.
-  /// Does the work after MPI, once.
+  /// Does the work after MPI's part, once.
   void complete();
   bool ends_until(Clock::time_point until) override;
   Future make_future() const override;

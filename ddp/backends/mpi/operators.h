@@ -6,7 +6,7 @@
 
 namespace ddp::backends::mpi {
 
-/// How MPI reduces the elements of a tensor.
+/// MPI's type and operator for reducing the elements of a tensor.
 struct Operator {
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MPI_Op op = MPI_OP_NULL;

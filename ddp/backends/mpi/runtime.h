@@ -8,12 +8,12 @@ namespace ddp::backends::mpi {
 /// `call`, is an error.
 void check_mpi(int code, const char* call);
 
-/// Who may call MPI.
+/// The threads that may call MPI.
 enum class Threading {
   /// Any thread at any time.
   kFree,
-  /// Any thread, one at a time: this library initialised MPI, so all calls come
-  /// from it.
+  /// Any thread, one at a time: this library initialised MPI, and makes all
+  /// calls.
   kOneAtATime,
   /// Only the program's threads, since the program initialised MPI without
   /// support for more: operations progress within their calls.
@@ -23,17 +23,17 @@ enum class Threading {
 /// Whether MPI is initialised and not finalised.
 bool mpi_running();
 
-/// Initialises MPI if it is not initialised. Then MPI is finalised at the end
-/// of the process, unless the program does it before. Throws
-/// `c10::DistBackendError` if MPI was finalised or cannot start.
+/// Initialises MPI if needed; MPI is then finalised at the end of the process,
+/// unless the program finalises it earlier. Throws `c10::DistBackendError` if
+/// MPI was finalised or cannot start.
 Threading initialize_mpi();
 
 /// Throws `c10::DistBackendError` if the threading level with which the program
 /// initialised MPI does not allow calls from this thread.
 void check_thread();
 
-/// An `MPI_Comm` that this object owns and frees; its errors are returned and
-/// not fatal.
+/// An `MPI_Comm` that this object owns and frees; errors are returned, not
+/// fatal.
 class Comm {
  public:
   Comm() = default;

@@ -40,12 +40,13 @@ class AllReduce final : public Collective {
   const c10d::ReduceOp op_;
   const int64_t element_;
   const int64_t place_;
-  /// The number of elements per piece, which fits into a slot, and of pieces.
+  /// The number of elements per piece, which fits into a slot, and the number
+  /// of pieces.
   const int64_t per_piece_;
   const int64_t pieces_;
   bool begun_ = false;
   bool in_place_ = false;
-  /// Whether each rank reduces everything by itself, which takes fewer steps.
+  /// Whether each rank reduces all elements, which takes fewer steps.
   bool alone_ = false;
   /// The index of the next step.
   int64_t next_ = 0;

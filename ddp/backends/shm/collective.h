@@ -16,7 +16,7 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
-  /// Does the next step; the first one does not wait for other ranks. Returns
+  /// Does the next step; the first step does not wait for other ranks. Returns
   /// whether another step follows. Throws if the step fails.
   virtual bool step() = 0;
 };

@@ -19,7 +19,7 @@ struct Task : OperationInfo {
   std::unique_ptr<Collective> collective;
   /// The work after the collective.
   std::function<void()> finish;
-  /// Whether the caller announced that it waits at once.
+  /// Whether the caller announced that it waits immediately.
   bool waited_for = false;
 };
 
@@ -53,9 +53,9 @@ class Operation final : public BackendWork {
 
 /// Drives one group's operations, in the order of the calls.
 ///
-/// A thread that waits for an operation drives them itself, which saves two
+/// A thread that waits for an operation drives all operations, which saves two
 /// thread switches per operation. If no thread waits, the engine's thread
-/// drives them, and sleeps if there is nothing to do.
+/// drives them, and sleeps if there are none.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   using Clock = Context::Clock;
@@ -76,11 +76,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// complete.
   bool wait(Operation& operation, Clock::time_point until);
 
-  /// Does what can be done without waiting.
+  /// Does the steps that need no waiting.
   void poll();
 
-  /// Call this if the caller does not wait soon: the engine's thread takes
-  /// over.
+  /// Lets the engine's thread drive the operations; for callers that do not
+  /// wait soon.
   void take_over();
 
   /// Ends the engine's thread. Threads that wait for operations still drive
@@ -89,7 +89,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   /// The first reason for which the group is broken; empty if it is not.
   std::string first_error() const;
-  /// Breaks the group for this reason, here and on the other ranks.
+  /// Breaks the group for this reason, on this rank and on the others.
   void break_group(const std::string& reason);
 
   /// The number of started operations.
@@ -112,7 +112,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::chrono::nanoseconds spin_;
 
   mutable std::mutex mutex_;
-  /// Notified when an operation has ended, or no thread drives.
+  /// Notified when an operation has ended, or when no thread drives operations.
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> queue_;
   uint64_t count_ = 0;

@@ -13,13 +13,13 @@ struct ExchangeKind {
 };
 
 /// Moves contiguous tensors through the slots, piece by piece: one to each
-/// rank, or the same one to all, and one from each. An undefined tensor means
-/// no data.
+/// rank, or the same to all ranks, and one from each rank. An undefined tensor
+/// means no data.
 class Exchange final : public Collective {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `to_ranks` has one tensor for each rank, or a single one for all ranks
+  /// `to_ranks` has one tensor for each rank, or a single tensor for all ranks
   /// that expect one.
   Exchange(
       Context& context,

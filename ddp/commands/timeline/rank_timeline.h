@@ -14,7 +14,7 @@ using Time = int64_t;
 
 enum class Activity { kForward, kBackward, kReduction, kWait };
 
-/// An activity of a rank during some time.
+/// A period of a rank's activity.
 struct Span {
   /// "backward", "bucket 3", "wait for bucket 3".
   std::string name() const;
@@ -23,7 +23,7 @@ struct Span {
   int64_t step;
   Time begin;
   Time end;
-  /// The bucket's place in the order of reduction, from 1 on, and its size.
+  /// The bucket's place in the order of reduction, from 1, and its size.
   size_t bucket = 0;
   int64_t bytes = 0;
 };
@@ -40,17 +40,17 @@ struct RankTimeline {
   int64_t world_size = 1;
   std::string host;
   std::string reducer;
-  /// The maximum error of the times against rank 0's.
+  /// The maximum error of the times relative to rank 0's clock.
   std::optional<int64_t> clock_error;
-  /// "compute", one or more of "communication", and "waits".
+  /// The tracks "compute", "communication" (one or more) and "waits".
   std::vector<Track> tracks;
   /// When a bucket had all its gradients.
   std::vector<std::pair<size_t, Time>> ready;
 };
 
-/// Reads the files, and those in folders, in the order of Reducers and ranks.
-/// Throws `std::runtime_error` with the name of a file that cannot be read, or
-/// that does not match the others.
+/// Reads the files, and the files in folders, in the order of Reducers and
+/// ranks. Throws `std::runtime_error` with the name of a file that cannot be
+/// read, or that does not match the others.
 std::vector<RankTimeline> read_timelines(const std::vector<std::string>& paths);
 
 /// The first and the last of all times.

@@ -13,8 +13,8 @@ void on_rank_0(
     const ProcessGroup& group,
     const std::function<void()>& work);
 
-/// Runs `work` on every rank, and throws on every rank the exception of the
-/// first rank that threw, as `c10::Error`. Collective.
+/// Runs `work` on every rank. If ranks throw, throws the exception of the first
+/// of these ranks on every rank, as `c10::Error`. Collective.
 void on_each_rank(
     const char* operation,
     const ProcessGroup& group,

@@ -21,7 +21,7 @@ std::vector<std::string> split_lines(const std::string& text);
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);
 
-/// The ranks that have equal keys, in the order of the first of each.
+/// The ranks with equal keys, in the order of the first rank of each key.
 template <typename Key>
 std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
     const std::vector<Key>& of_ranks) {
@@ -40,14 +40,14 @@ std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
 }
 
 /// The texts of the ranks, with the numbers of the ranks: "ranks 0 and 2: this;
-/// rank 1: that". Those with an empty text are left out.
+/// rank 1: that". Ranks with an empty text are left out.
 std::string name_by_ranks(const std::vector<std::string>& texts);
 
 /// Throws `c10::ValueError` unless all ranks report the same call.
 void check_same_calls(const std::vector<std::string>& calls);
 
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
-/// differences, and the number of further ones, including `left_out`.
+/// differences, and the number of further differences, including `left_out`.
 [[noreturn]] void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,

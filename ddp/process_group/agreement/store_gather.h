@@ -13,9 +13,9 @@ class Store;
 
 namespace ddp::detail {
 
-/// Parts that ranks gather under a key of a store. The last rank decides on
-/// them and all read the verdict. Each rank sends a few requests, and the parts
-/// are sent twice, for any number of ranks.
+/// Gathers a part from each rank under a key of a store. The last rank makes a
+/// decision from all parts, and all ranks read this verdict. For any number of
+/// ranks, each rank sends a few requests, and each part is sent twice.
 class StoreGather {
  public:
   using Bytes = std::vector<uint8_t>;
@@ -28,8 +28,8 @@ class StoreGather {
   /// Throws `c10::Error` if the store cannot append.
   StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key);
 
-  /// Adds this rank's part. Returns the parts of all `size` ranks if it was the
-  /// last: then it must call `decide` before the others may read.
+  /// Adds this rank's part. Returns the parts of all `size` ranks to the last
+  /// rank, which must then call `decide` before the others may read.
   std::optional<std::vector<Part>> add(const Part& part, int64_t size);
 
   /// Sets the verdict that the others read.
@@ -41,8 +41,8 @@ class StoreGather {
   /// The key that exists once a rank has decided.
   std::string verdict_key() const;
 
-  /// The verdict; empty if there is none. The last of those that added a part
-  /// removes all keys: each must call it once, when all have added theirs.
+  /// The verdict; empty if there is none. Each rank must call this once, after
+  /// all have added their parts; the last call removes all keys.
   Bytes verdict();
 
   /// The parts that have arrived so far.
@@ -51,7 +51,7 @@ class StoreGather {
   /// Removes all keys.
   void remove();
 
-  /// Whether a rank has yet to read.
+  /// Whether any rank has yet to read the verdict.
   bool is_there();
 
  private:

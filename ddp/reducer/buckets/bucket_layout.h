@@ -19,7 +19,7 @@ std::vector<BucketIndices> rebuilt_buckets(
     const std::vector<size_t>& order,
     const ReducerOptions& options);
 
-/// The number of reductions after which buckets are rebuilt; none: never.
+/// The number of reductions after which buckets are rebuilt; none for never.
 std::optional<int64_t> rebuilds_after(const ReducerOptions& options);
 
 /// Throws `c10::ValueError` if caps are not above zero.

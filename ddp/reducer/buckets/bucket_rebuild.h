@@ -6,8 +6,8 @@
 namespace ddp::detail {
 
 /// Rebuilds the buckets after an early backward, in the order of rank 0's
-/// gradients, so that the first one is complete first, as Python's
-/// DistributedDataParallel does.
+/// gradients, so that the first bucket is complete first, as in Python's
+/// DistributedDataParallel.
 class BucketRebuild {
  public:
   BucketRebuild(
@@ -15,7 +15,7 @@ class BucketRebuild {
       BucketStorage& buckets,
       const ProcessGroup& group);
 
-  /// The reduction after which to rebuild, from 1; none: never, or it was done.
+  /// The reduction after which to rebuild, from 1; none for never, or if done.
   std::optional<int64_t> step() const {
     return step_;
   }
@@ -41,7 +41,7 @@ class BucketRebuild {
     return ready_order_;
   }
 
-  /// Starts to receive rank 0's order, of the parameters that have a bucket.
+  /// Starts to receive rank 0's order of the parameters that have a bucket.
   /// Collective.
   void start(const std::vector<ParameterState>& parameters);
   void finish();

@@ -6,39 +6,39 @@
 namespace ddp::detail {
 
 /// The buckets of a Reducer, in the order of reduction, and the orders of
-/// parameters from which they are cut.
+/// parameters from which they are built.
 class BucketStorage {
  public:
   using Order = std::vector<size_t>;
 
-  /// Without buckets. `parameters` must outlive it.
+  /// Starts without buckets. `parameters` must outlive it.
   BucketStorage(std::vector<ParameterState>& parameters, ProcessGroup group);
 
-  /// Adds buckets, cut from `order`. Gradients in the previous slices move with
-  /// them.
+  /// Adds buckets, built from `order`. Gradients in the previous slices move to
+  /// the new slices.
   void append(Order order, const std::vector<BucketIndices>& buckets);
 
   /// Drops all buckets and orders, for a new layout. `rebuilt`: the new layout
-  /// differs from the first.
+  /// differs from the first one.
   void clear(bool rebuilt);
 
-  /// For the next backward.
+  /// Prepares for the next backward.
   void reset();
 
-  /// First that of the start or of the rebuild, then one for each time that
-  /// parameters were unfrozen.
+  /// First the order of the start or of the rebuild, then an order for each
+  /// time that parameters were unfrozen.
   const std::vector<Order>& orders() const {
     return orders_;
   }
 
   std::vector<at::Tensor> tensors() const;
   std::vector<BucketIndices> indices() const;
-  /// In bytes.
+  /// The buckets' sizes in bytes.
   std::vector<int64_t> sizes() const;
   const std::vector<int64_t>& first_sizes() const {
     return first_sizes_;
   }
-  /// Whether they were rebuilt.
+  /// Whether buckets were rebuilt.
   bool is_rebuilt() const {
     return rebuilt_;
   }

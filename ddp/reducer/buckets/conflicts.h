@@ -15,8 +15,8 @@ enum class Feature {
 };
 
 /// Throws `c10::ValueError` with both names, the reason and the remedy if
-/// `in_use`, while the program requests `wanted`. The source lists the pairs
-/// that conflict, and why; do not pass others.
+/// `in_use`: the program requests `wanted` while `other` is in use.
+/// conflicts.cpp lists the conflicting pairs; do not pass other pairs.
 void check_no_conflict(Feature wanted, Feature other, bool in_use);
 
 } // namespace ddp::detail

@@ -20,8 +20,8 @@ Future all_reduce(const at::Tensor& tensor, const ProcessGroup& group);
 /// hooks.
 Future all_reduce_mean(const at::Tensor& tensor, const ProcessGroup& group);
 
-/// Runs a hook inside another one, which must divide for it: the Reducer
-/// divides for the outermost hook only.
+/// Runs a hook inside another hook, which must divide for it: the Reducer
+/// divides only for the outermost hook.
 Future run_inner(
     CommHook& hook,
     const GradBucket& bucket,
@@ -32,13 +32,13 @@ Future run_inner(
 at::Tensor result_of(c10::ivalue::Future& future);
 
 /// The result of a hook for `buffer`, from a complete future. Real numbers
-/// become complex if the buffer is complex: NCCL supports real ones only.
-/// Throws the future's error, and for a result that does not fit the buffer.
+/// become complex if the buffer is complex: NCCL supports only real numbers.
+/// Throws the future's error, or if the result does not fit the buffer.
 at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer);
 
 /// gloo leaves its results on a GPU's default stream, which its futures do not
 /// record. `reduced_by` is the device type whose backend reduced the tensors,
-/// if it is not that of `device`.
+/// if it differs from the type of `device`.
 void follow_default_stream(
     const ProcessGroup& group,
     c10::Device device,

@@ -11,8 +11,8 @@ namespace ddp::detail {
 /// The part of a gradient that this rank has put into the reduction.
 enum class GradState {
   kPending, ///< nothing yet; after `restore`: the gradient does not change
-  kOutside, ///< the gradient, to be copied into the slice with others
-  kUnscaled, ///< the gradient, which lies in the slice itself
+  kOutside, ///< the gradient, to be copied into its slice with others
+  kUnscaled, ///< the gradient, which is already in the slice
   kScaled, ///< a copy of the gradient, scaled unless the hook scales
   kUnused, ///< nothing new: the earlier gradient, or zero
 };
@@ -23,7 +23,7 @@ struct ParameterState {
 
   ParameterState(at::Tensor parameter, std::string key, bool sparse);
 
-  /// Whether `now`, the tensor or its gradient, is as it was at construction.
+  /// Whether `now`, the tensor or its gradient, fits the original tensor.
   bool fits(const at::Tensor& now) const {
     return now.scalar_type() == dtype && now.device() == device &&
         now.sizes() == sizes;
@@ -32,8 +32,8 @@ struct ParameterState {
   /// Throws `c10::Error` unless the gradient and the tensor fit.
   void check_fit(const at::Tensor& gradient) const;
 
-  /// Whether its gradient was added to since the last reduction. A kept
-  /// gradient is added to in place, which changes its version.
+  /// Whether gradients were added since the last reduction. Autograd adds to a
+  /// kept gradient in place, which changes its version.
   bool has_grown(const at::Tensor& gradient) const {
     return gradient.defined() &&
         !(gradient.is_same(view) && version_of(gradient) == version);
@@ -47,7 +47,7 @@ struct ParameterState {
 
   // The fields that a hook uses are adjacent in memory.
   at::Tensor tensor;
-  /// Its bucket and its slice of it; none for sparse gradients.
+  /// Its bucket and its slice of the bucket; none for sparse gradients.
   size_t bucket = kNoBucket;
   at::Tensor view;
   /// The slice's version after the last reduction.
@@ -55,13 +55,13 @@ struct ParameterState {
   at::ScalarType dtype;
   c10::Device device;
   bool sparse;
-  /// False if it was frozen at construction and still is.
+  /// False if frozen since construction.
   bool trainable = false;
-  /// Whether it was found unfrozen after construction.
+  /// Whether the parameter was found unfrozen after construction.
   bool unfrozen = false;
-  /// Whether it arrived in a backward inside another.
+  /// Whether its gradient arrived in a backward inside another backward.
   bool nested = false;
-  /// Whether it got a gradient since the last reduction.
+  /// Whether the parameter got a gradient since the last reduction.
   bool used = false;
   /// The number of arrivals of its gradient in a backward (more than one with
   /// activation checkpointing). 0 until the first.
@@ -73,9 +73,9 @@ struct ParameterState {
   /// The engine's number of the backward of its last arrival.
   int task = -1;
   GradState grad_state = GradState::kPending;
-  /// A gradient with a graph (create_graph), to get the mean's value.
+  /// A gradient with a graph (create_graph), which will get the mean's value.
   at::Tensor with_graph;
-  /// The earlier gradient, in case no rank adds to it.
+  /// The earlier gradient, in case the parameter is globally unused.
   at::Tensor before;
   /// A sparse gradient in progress.
   c10::intrusive_ptr<c10::ivalue::Future> sparse_future;

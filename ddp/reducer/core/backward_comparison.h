@@ -8,11 +8,11 @@
 namespace ddp::detail {
 
 /// Compares within a backward the parameters that the ranks add or leave out. A
-/// rank without any does not call it: it detects the others while it waits for
-/// its buckets.
+/// rank without such parameters does not call it, and detects the others while
+/// it waits for its buckets.
 class BackwardComparison final : public ReductionObserver {
  public:
-  /// `store` is a Reducer's part of the group's, and may be null.
+  /// `store` is a Reducer's part of the group's store, and may be null.
   BackwardComparison(
       c10::intrusive_ptr<c10d::Store> store,
       const ProcessGroup& group);
@@ -26,7 +26,7 @@ class BackwardComparison final : public ReductionObserver {
       const std::vector<ParameterState>& parameters,
       const std::vector<size_t>& indices);
 
-  /// Whether another rank may compare something that this one does not.
+  /// Whether another rank may compare parameters while this one does not.
   void expect(bool others) {
     expects_others_ = others;
   }

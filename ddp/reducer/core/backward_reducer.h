@@ -12,14 +12,14 @@
 
 namespace ddp::detail {
 
-/// Reduces the gradients of one backward after the other: opens a reduction
-/// with the first gradient and marks gradients ready as they arrive. At the end
-/// of backward, `launch_rest` marks the other parameters ready;
+/// Reduces the gradients of one backward after another: opens a reduction with
+/// the first gradient and marks gradients ready as they arrive. At the end of
+/// backward, `launch_rest` marks the other parameters ready;
 /// `finalize_backward` waits for the buckets and populates the gradients.
 class BackwardReducer final : public GradientListener {
  public:
-  /// `name` is the Reducer's, `store` its part of the group's. All references
-  /// must outlive it.
+  /// `name` is the Reducer's name, `store` its part of the group's store. All
+  /// references must outlive it.
   BackwardReducer(
       const std::string& name,
       const ProcessGroup& group,
@@ -33,7 +33,7 @@ class BackwardReducer final : public GradientListener {
       Synchronization& synchronization,
       ObserverList& observers);
 
-  /// The object that must live for this to be used: a backward may outlive it.
+  /// The object without which this one is unusable; a backward may outlive it.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }
@@ -47,13 +47,13 @@ class BackwardReducer final : public GradientListener {
   /// Throws `c10::Error` unless `is_of_use`.
   void check_not_failed();
 
-  /// A backward has reached an output: its gradients are reduced.
+  /// A backward has reached an output; its gradients will be reduced.
   void reach_output();
 
   /// Reduces pending gradients, unless the last backward was reduced.
   void finish_backward();
 
-  /// The steps of a backward on the other ranks, without gradients.
+  /// Begins the steps of the other ranks' backward, without gradients.
   void begin_without_inputs(const Participants& participants);
   /// Does nothing unless `begin_without_inputs` was called.
   void finish_without_inputs();
@@ -106,7 +106,7 @@ class BackwardReducer final : public GradientListener {
   /// The reduction in progress if it is open, or the last one.
   Reduction current_;
   bool open_ = false;
-  /// Why this cannot be used.
+  /// The reason for which this object cannot be used.
   std::string failure_;
   /// Set if a backward ended before its reduction did.
   std::atomic<bool> abandoned_{false};

@@ -9,19 +9,19 @@ namespace ddp::detail {
 
 /// Calls a function once, at the end of the outermost backward.
 ///
-/// Must be constructed inside a backward. A backward may run inside another
+/// Must be called inside a backward. A backward may run inside another
 /// (activation checkpointing). The engine runs a callback from the inner one
 /// before the rest of the outer one, so the callback is queued again in the
-/// outer one. Beyond the engine's limit of nesting (60) another thread runs the
+/// outer one. Beyond the engine's nesting limit (60), another thread runs the
 /// inner backward, which cannot be detected. The function is then called early,
 /// at the end of that thread's part.
 ///
 /// If the backward ends by an exception, `abandoned` is called instead. If
-/// `owner` is gone by then, neither is called; it lives while they run.
+/// `owner` is gone by then, neither is called; they keep it alive.
 ///
 /// Functions for the end of one backward are called in the order of their
-/// names. Ranks on which they arrived in different order may thus wait for each
-/// other in them.
+/// names. They may thus wait for other ranks, on which they arrived in another
+/// order.
 class EndOfBackward {
  public:
   static void call(

@@ -12,9 +12,9 @@ class GradientListener {
  public:
   virtual ~GradientListener() = default;
 
-  /// Autograd calls it after it has added this backward's share to the
-  /// `gradient` of parameter `index`, which may still be undefined; with
-  /// activation checkpointing, several times in one backward.
+  /// Called after autograd has added this backward's share to the `gradient` of
+  /// parameter `index`, which may still be undefined; with activation
+  /// checkpointing, several times in one backward.
   virtual void on_gradient(size_t index, at::Tensor& gradient) = 0;
 
   /// If false, another listener may replace it.

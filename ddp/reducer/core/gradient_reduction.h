@@ -8,10 +8,9 @@ namespace ddp::detail {
 /// The name of the operation in the message of a failed wait.
 constexpr const char* kReduction = "the reduction of gradients";
 
-/// Averages the gradients of one backward after the other. It copies a ready
-/// gradient into its bucket and scales it, and reduces complete buckets in
-/// order, since the ranks' collectives must match. The results become the
-/// gradients.
+/// Averages the gradients of one backward after another. It copies each ready
+/// gradient into its bucket, scaled, and reduces complete buckets in order,
+/// since the ranks' collectives must match. The results become the gradients.
 class GradientReduction {
  public:
   /// All references must outlive it.
@@ -37,8 +36,8 @@ class GradientReduction {
 
   /// Waits for a bucket that has been launched.
   void wait(Bucket& bucket);
-  /// Makes the slice the parameter's gradient. A used parameter's already is
-  /// (`put_slice_in_place`), unless the gradient has a graph.
+  /// Makes the slice the parameter's gradient. For a used parameter without a
+  /// graph, `put_slice_in_place` has done so already.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
   /// Restores the earlier gradient, if any.
@@ -66,8 +65,8 @@ class GradientReduction {
   ProcessGroup group_;
   const ObserverList& observers_;
   std::shared_ptr<CommHook> hook_;
-  /// Whether gradients are scaled before they are summed, and how, if they are
-  /// already in the slice.
+  /// Whether gradients are scaled before the sum, and whether those already in
+  /// the slice are divided.
   bool prescale_;
   bool by_division_;
   int64_t step_ = 0;
@@ -76,7 +75,7 @@ class GradientReduction {
   bool has_inputs_ = true;
   /// The next bucket to launch.
   size_t next_ = 0;
-  /// Whether populate grad is needed for some parameter at the end.
+  /// Whether to populate the grad of some parameter at the end.
   bool populates_ = false;
 };
 

@@ -11,12 +11,12 @@ namespace ddp::detail {
 /// numbers identify backwards.
 class NestedBackwards {
  public:
-  /// `static_graph`: a gradient arrives equally often in each step.
+  /// With `static_graph`, a gradient arrives equally often in each step.
   explicit NestedBackwards(bool static_graph) : static_graph_(static_graph) {}
 
-  /// A reduction begins in backward `task`, or outside of any: -1. A backward
-  /// that is older than reduced ones contains them: the engine nests so deeply
-  /// that it changed threads (see EndOfBackward).
+  /// A reduction begins in backward `task`, or outside of any (-1). A backward
+  /// that is older than reduced ones contains them: nesting is so deep that the
+  /// engine changed threads (see EndOfBackward).
   void begin(int task) {
     deep_ = deep_ || (task >= 0 && task < newest_);
   }
@@ -27,7 +27,7 @@ class NestedBackwards {
     newest_ = std::max(newest_, task);
   }
 
-  /// Returns true also until the first backward that reached it is reduced.
+  /// Also true until the first backward that reached the parameter is reduced.
   bool may_come_again(const ParameterState& parameter) const {
     return parameter.expected_arrivals == 0 || parameter.nested || deep_;
   }

@@ -12,7 +12,7 @@ struct Participants {
   int64_t divisor = 1;
   /// Whether this rank takes part with its gradients, not with zeros.
   bool has_inputs = true;
-  /// Whether all ranks do.
+  /// Whether all ranks take part with their gradients.
   bool of_all = true;
   /// A rank that takes part with its gradients.
   int64_t root = 0;
@@ -22,26 +22,26 @@ struct Participants {
 
 /// A reduction of the gradients of one backward.
 struct Reduction : Participants {
-  /// Counts them, from 1; 0 in a group of one.
+  /// The number of the reduction, from 1; 0 in a group of one.
   int64_t step = 0;
   /// The parameters without a new gradient on this rank, once known.
   std::vector<size_t> unused;
 };
 
-/// Receives the events of a reduction, in this order. Those of parameters and
-/// buckets also come after `on_computed`, for what is marked ready at the end.
+/// Receives the events of a reduction, in this order. Events of parameters and
+/// buckets that are marked ready at the end come after `on_computed`.
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
 
-  /// A reduction with this rank's gradients is about to begin. Changes the
-  /// participants, if not all ranks take part.
+  /// A reduction with this rank's gradients is about to begin. Changes
+  /// `participants` if not all ranks take part.
   virtual void on_open(Participants& /*participants*/) {}
   virtual void on_begin(const Reduction& /*reduction*/) {}
   /// The reduction has begun within a backward, on this thread.
   virtual void on_backward() {}
 
-  /// Whether it needs events of each parameter in the reduction that begins.
+  /// Whether it needs the events of each parameter in the new reduction.
   virtual bool watches_parameters() const {
     return false;
   }
@@ -52,7 +52,7 @@ class ReductionObserver {
       const at::Tensor& /*gradient*/) {}
   /// If `watches_parameters`: the parameter's gradient is ready to be reduced.
   virtual void on_parameter_ready(size_t /*index*/) {}
-  /// All of the bucket's gradients are in it.
+  /// All gradients of the bucket are in its buffer.
   virtual void on_bucket_ready(const Bucket& /*bucket*/) {}
 
   virtual void on_launch(const Bucket& /*bucket*/) {}
@@ -77,14 +77,14 @@ class ReductionObserver {
   /// Called repeatedly during the wait. May throw `WaitFailure`.
   virtual void on_long_wait() {}
   virtual void on_waited(const Bucket& /*bucket*/) {}
-  /// The buffer has the result.
+  /// The bucket's buffer has the result.
   virtual void on_bucket_done(const Bucket& /*bucket*/) {}
 
-  /// All are reduced; the gradients follow. May throw.
+  /// All buckets are reduced; grads are populated next. May throw.
   virtual void on_reduced() {}
   /// The gradients are the means.
   virtual void on_grads_populated() {}
-  /// Ready for the next reduction.
+  /// The Reducer is ready for the next reduction.
   virtual void on_end(const Reduction& /*reduction*/) {}
   /// The reduction threw, and the Reducer cannot be used again. Not called if
   /// the model's own backward threw.
@@ -94,7 +94,7 @@ class ReductionObserver {
 /// The observers of a Reducer, in the order of their calls.
 class ObserverList {
  public:
-  /// `observer` must live as long.
+  /// `observer` must outlive the list.
   void add(ReductionObserver& observer) {
     all_.push_back(&observer);
   }
@@ -137,7 +137,7 @@ class ObserverList {
     }
   }
 
-  /// Those that need events of each parameter in this reduction.
+  /// The observers that need the events of each parameter in this reduction.
   const std::vector<ReductionObserver*>& watching() const {
     return watching_;
   }

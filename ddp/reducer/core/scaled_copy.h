@@ -5,7 +5,7 @@
 namespace ddp::detail {
 
 /// Sets `target` to `source` times `factor`. Both tensors have the same shape,
-/// dtype and device; `factor` is a wrapped number. The same bits as
+/// dtype and device; `factor` is a wrapped number. Gives the same bits as
 /// `at::mul_out`, whose dispatch costs several times the multiplication of a
 /// small gradient.
 void scaled_copy(

@@ -14,10 +14,10 @@ class SkippedBuckets {
       BucketStorage& buckets,
       BackwardComparison& comparison);
 
-  /// The parameters of buckets that this rank did not use count as done, and
-  /// not as unused. If other buckets are left out than last time, throws
-  /// `c10::Error` if they differ between ranks, which would average unrelated
-  /// gradients. That comparison is collective.
+  /// The parameters of buckets that this rank did not use count as done, not as
+  /// unused. If the skipped buckets have changed, compares them over ranks,
+  /// which is collective. Throws `c10::Error` if they differ: unrelated
+  /// gradients would be averaged.
   void leave_out(Reduction& reduction);
 
  private:

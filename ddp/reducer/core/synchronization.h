@@ -8,7 +8,7 @@ namespace ddp {
 
 /// The time at which to decide whether a backward communicates.
 enum class SyncDecision {
-  kInBackward, ///< with its first gradient: yes, unless a guard lives then
+  kInBackward, ///< at its first gradient: yes, unless a guard lives
   kInForward, ///< before it: yes, if it reaches an output with an anchor
 };
 
@@ -38,13 +38,13 @@ class Synchronization {
   void forward_came() {
     forward_pending_ = true;
   }
-  /// Whether the backward whose first gradient has arrived is reduced. One that
-  /// reaches no anchor (a gradient penalty) is, if an anchored forward ran.
+  /// Whether the backward whose first gradient has arrived is reduced; without
+  /// an anchor (a gradient penalty), only if an anchored forward ran.
   bool decides_now() const {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }
 
-  /// A gradient came in a backward that is not reduced.
+  /// A gradient arrived in a backward that is not reduced.
   void accumulated() {
     accumulated_ = true;
   }
@@ -62,7 +62,7 @@ class Synchronization {
   }
 
   /// `finish_backward` is called after `steps` reductions. Returns whether the
-  /// backward before was not one of them.
+  /// last backward was not reduced.
   bool finish(int64_t steps) {
     DDP_CHECK(
         finishes_ || steps <= 1,

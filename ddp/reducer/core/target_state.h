@@ -15,12 +15,12 @@ struct TargetState {
   std::vector<at::Tensor> ignored;
   /// For each parameter, whether its gradient is sparse.
   std::vector<bool> sparse;
-  /// The current buffers, except ignored ones. Collected again each time, since
-  /// a module may replace them.
+  /// The current buffers, except ignored ones. They are collected at each call,
+  /// since a module may replace them.
   std::function<NamedTensors()> buffers;
   /// The module's current parameters; null for a list of tensors.
   std::function<NamedTensors()> current;
-  /// If it is a `torch::nn::Module` that the program owns by pointers.
+  /// The `torch::nn::Module`, if the program owns it by pointers.
   std::optional<std::weak_ptr<torch::nn::Module>> owned;
 };
 

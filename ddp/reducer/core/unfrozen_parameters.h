@@ -22,9 +22,9 @@ class UnfrozenParameters {
     return trainable_ == parameters_.size();
   }
 
-  /// Records parameters that are unfrozen now and may be frozen when gradients
-  /// are averaged next: all ranks then adopt them, also ranks without a
-  /// gradient for them.
+  /// Records currently unfrozen parameters, which may be frozen at the next
+  /// reduction: all ranks then adopt them, also ranks without a gradient for
+  /// them.
   void record();
   /// As above, once in each backward.
   void record_in(int task);
@@ -33,8 +33,8 @@ class UnfrozenParameters {
   /// `c10::Error` if they differ between ranks. Collective if there are any.
   bool adopt(int64_t step);
 
-  /// Lays out dense parameters again: none is trainable until it is in an order
-  /// passed to `take`.
+  /// Prepares a new layout of dense parameters: a parameter is trainable again
+  /// once it is in an order passed to `take`.
   void release();
   void take(const BucketStorage::Order& order);
 

@@ -13,23 +13,23 @@ class Store;
 
 namespace ddp::detail {
 
-/// The ranks' agreement, beside the collectives, on whether every rank has
+/// The ranks' agreement, outside of the collectives, on whether every rank has
 /// unused parameters: only then can there be globally unused ones.
 ///
 /// A gradient of zero differs from a missing one, and no value in a bucket can
-/// mark the difference without changing a bit. So a rank with unused parameters
-/// adds one to the step's count in a store, before it launches the first
-/// collective that they are in. It reads the count when those collectives are
-/// complete: then every rank has launched them, and the count is final. A step
-/// without unused parameters costs nothing; another one costs two small
-/// requests of each rank that has some. If collectives do not keep the ranks
-/// together, as may happen with a program's communication hook, the first rank
-/// to read an incomplete count closes it.
+/// mark the difference without changing a bit. A rank with unused parameters
+/// adds one to the step's count in a store, before it launches their first
+/// collective. It reads the count when their collectives are complete: then
+/// every rank has launched them, and the count is final. A step without unused
+/// parameters costs nothing; otherwise, each rank with unused parameters makes
+/// two small requests. If ranks do not wait for each other in the collectives,
+/// as may happen with a program's communication hook, the first rank that reads
+/// an incomplete count closes it.
 class UnusedAgreement {
  public:
-  /// `store` is a Reducer's part of the group's, and may be null for a group of
+  /// `store` is the Reducer's part of the group's store, null in a group of
   /// one; it throws if a request takes longer than `timeout`. `kept_together`:
-  /// by collectives.
+  /// ranks wait for each other in collectives.
   UnusedAgreement(
       c10::intrusive_ptr<c10d::Store> store,
       int64_t size,
@@ -39,7 +39,7 @@ class UnusedAgreement {
   /// Reports to the others that this rank has unused parameters in this step.
   void announce(int64_t step);
 
-  /// Whether all ranks have announced the step that this one announced last.
+  /// Whether all ranks have announced the step that this rank announced last.
   /// Call it once, after the collectives of the step.
   bool concerns_all();
 
@@ -61,7 +61,7 @@ class UnusedAgreement {
   int64_t shift_ = 0;
   /// The counts right after this rank added one.
   int64_t counts_ = 0;
-  /// The keys that this rank was the first to add to, and must delete.
+  /// The keys that this rank created, and must delete.
   std::vector<std::string> own_keys_;
 };
 

@@ -6,12 +6,12 @@
 
 namespace ddp::detail {
 
-/// The unused parameters of this rank. Globally unused ones keep their
+/// The unused parameters of this rank. Globally unused parameters keep their
 /// gradient.
 class UnusedParameters {
  public:
-  /// `store` is a Reducer's part of the group's; `kept_together` as in
-  /// `UnusedAgreement`. All references must outlive it.
+  /// `store` and `kept_together` as in `UnusedAgreement`. All references must
+  /// outlive it.
   UnusedParameters(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -21,18 +21,18 @@ class UnusedParameters {
       bool kept_together);
 
   /// Trainable parameters without a new gradient at the end of backward. Throws
-  /// `c10::Error` if one is no longer `listener`'s.
+  /// `c10::Error` if `listener` no longer listens to one of them.
   std::vector<size_t> find_unused(const GradientListener& listener);
 
-  /// Reports them to the others, before the collectives that they are in.
+  /// Reports them to the other ranks, before their collectives.
   void announce(const Reduction& reduction) {
     if (!reduction.unused.empty()) {
       agreement_.announce(reduction.step);
     }
   }
 
-  /// After these: restores the gradients of globally unused parameters.
-  /// Collective if all ranks have some.
+  /// After these collectives: restores the gradients of globally unused
+  /// parameters. Collective if all ranks have unused parameters.
   void restore(const Reduction& reduction);
 
  private:

@@ -6,15 +6,14 @@
 
 namespace ddp::detail {
 
-/// A CUDA graph replays the GPU's part of a step without this code: nothing in
-/// it may depend on the host. Features that depend on the host are rejected by
-/// name.
+/// Rejects features that depend on the host, by name, if a CUDA graph is
+/// captured: a graph replays the GPU's part of a step without this code.
 class CaptureCheck final : public ReductionObserver {
  public:
   /// In the backwards up to `compared_steps`, and until `rebuild` is done, the
-  /// host lays out the buckets and compares the ranks. `checks_steps`: an
-  /// option needs the host in each step, as `sparse` and `step_in_backward` do,
-  /// if not empty. All references must outlive it.
+  /// host lays out the buckets and compares the ranks. The host is also needed
+  /// in each step with `checks_steps`, or if `sparse` or `step_in_backward` is
+  /// not empty. All references must outlive it.
   CaptureCheck(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
@@ -39,8 +38,8 @@ class CaptureCheck final : public ReductionObserver {
     return capturing_;
   }
 
-  /// The hosts agree on globally unused parameters. Throws `c10::Error` if this
-  /// rank has unused ones.
+  /// Throws `c10::Error` if this rank has unused parameters: only the hosts can
+  /// agree on globally unused ones.
   void on_computed(const Reduction& reduction) override;
 
  private:

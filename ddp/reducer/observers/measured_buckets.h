@@ -7,12 +7,12 @@
 namespace ddp::detail {
 
 /// Measurements of a Reducer's backwards, first with its initial buckets and
-/// then with the buckets that follow from these.
+/// then with buckets that are computed from these measurements.
 class LayoutTrial {
  public:
   explicit LayoutTrial(size_t parameters);
 
-  /// A gradient is in its bucket, `time` after the backward's first one.
+  /// A gradient is in its bucket, `time` after the backward's first gradient.
   void ready(size_t parameter, BucketTimes::Duration time);
   /// All buckets are reduced. Returns whether enough has been measured.
   bool end(const Timeline& timeline);
@@ -23,16 +23,16 @@ class LayoutTrial {
     return !before_.empty();
   }
 
-  /// Seconds, with the current buckets: the mean time at which each parameter's
-  /// gradient was ready; of all reductions together; of a backward.
+  /// Times in seconds with the current buckets: until each gradient is ready
+  /// (the mean), of all reductions together, and of a backward.
   std::vector<double> ready_times() const;
   double reduction_time() const;
   double backward_time() const;
-  /// The same with the previous buckets.
+  /// The time of a backward with the previous buckets.
   double backward_time_before() const;
 
  private:
-  /// Backwards with these buckets.
+  /// The number of backwards with these buckets.
   size_t backwards_ = 0;
   std::vector<double> ready_;
   /// The shortest reduction of each bucket.
@@ -41,7 +41,7 @@ class LayoutTrial {
   std::vector<double> before_;
 };
 
-/// Buckets that are cut from measured times: `BucketLayout::kMeasured`.
+/// Buckets that are computed from measured times: `BucketLayout::kMeasured`.
 class MeasuredBuckets final : public ReductionObserver {
  public:
   /// All references must outlive it.
@@ -54,7 +54,7 @@ class MeasuredBuckets final : public ReductionObserver {
 
   /// Whether the option is on and supported.
   bool is_wanted() const;
-  /// Whether it measures.
+  /// Whether it is measuring.
   bool is_on() const {
     return trial_.has_value();
   }
@@ -75,12 +75,12 @@ class MeasuredBuckets final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// Once the buckets are rebuilt and enough has been measured: tries others,
-  /// and keeps the better ones. Collective then.
+  /// After the rebuild and enough measurements: tries other buckets, and keeps
+  /// the better ones; collective in that case.
   void on_end(const Reduction& reduction) override;
 
-  /// The number of neighbours in the first order in each bucket; empty if the
-  /// buckets are not cut from measured times.
+  /// The number of neighbours of the first order in each bucket; empty if the
+  /// buckets are not computed from measured times.
   const std::vector<size_t>& counts() const {
     return counts_;
   }

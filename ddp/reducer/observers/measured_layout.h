@@ -14,7 +14,7 @@ struct ReductionCost {
 
 /// A gradient of a backward.
 struct TimedGradient {
-  /// When it was ready, in seconds.
+  /// The time at which it was ready, in seconds.
   double ready = 0;
   int64_t bytes = 0;
   /// Gradients of two kinds (dtype, device) do not share a bucket.
@@ -23,10 +23,10 @@ struct TimedGradient {
 
 /// Divides `gradients`, in the order in which they were ready, into buckets
 /// that are reduced one after another, each when its last gradient is ready.
-/// The last reduction ends as early as possible, with the fewest buckets within
-/// one percent. Returns the number of gradients in each group of neighbours; a
-/// group with several kinds makes a bucket of each. By dynamic programming.
-/// Source: the model is that of Shi, Chu and Li, MG-WFBP,
+/// Finds, by dynamic programming, the fewest buckets whose last reduction ends
+/// within one percent of the earliest possible time. Returns the number of
+/// gradients in each group of neighbours; a group with several kinds makes a
+/// bucket of each. Source: the model of Shi, Chu and Li, MG-WFBP,
 /// https://arxiv.org/abs/1811.11141.
 constexpr double kSlack = 0.01;
 std::vector<size_t> cut_by_time(

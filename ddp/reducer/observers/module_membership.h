@@ -5,11 +5,10 @@
 
 namespace ddp::detail {
 
-/// Whether a Reducer's parameters still belong to the module that it was given.
+/// Whether a Reducer's parameters still belong to the Reducer's module.
 class ModuleMembership final : public ReductionObserver {
  public:
-  /// `parameters` must live as long; `current` and `owned` as in
-  /// `TargetState`.
+  /// `parameters` must outlive it; `current` and `owned` as in `TargetState`.
   ModuleMembership(
       const std::vector<ParameterState>& parameters,
       std::function<NamedTensors()> current,
@@ -20,9 +19,8 @@ class ModuleMembership final : public ReductionObserver {
     return owned_ && owned_->expired();
   }
 
-  /// A parameter without a gradient may be of a layer that was replaced: then a
-  /// parameter of the module is not averaged. Throws `c10::Error` if there is
-  /// one.
+  /// Throws `c10::Error` if a parameter without a gradient no longer belongs to
+  /// the module: its layer was replaced, and the new parameter is not averaged.
   void on_computed(const Reduction& reduction) override;
 
   /// The module's parameters that have trained without a Reducer and are not

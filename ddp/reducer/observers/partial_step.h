@@ -13,8 +13,8 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// One step of an optimizer, taken for some of its parameters at a time. The
-/// results are those of one `step()` for all parameters, if the optimizer
+/// One step of an optimizer, made for some of its parameters at a time. The
+/// results equal those of one `step()` for all parameters, if the optimizer
 /// treats each separately.
 class PartialStep {
  public:
@@ -27,7 +27,7 @@ class PartialStep {
   /// Restores the optimizer's parameters.
   ~PartialStep();
 
-  /// Steps those of `parameters` that are the optimizer's and were not stepped.
+  /// Steps those `parameters` of the optimizer that have not been stepped.
   void step(const std::vector<at::Tensor>& parameters);
 
   /// Steps all other parameters of the optimizer.

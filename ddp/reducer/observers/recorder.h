@@ -17,8 +17,8 @@ struct StepRange {
   int64_t last = -1;
 };
 
-/// Keeps the times of some backwards: the chosen ones, the first few, each
-/// `sample_rate`th, and all while `record_all` is on. For others it does not
+/// Records the times of some backwards: selected ones, the first few, every
+/// `sample_rate`th, and all while `record_all` is on. In others it does not
 /// read the clock.
 class Recorder final : public ReductionObserver {
  public:
@@ -39,7 +39,7 @@ class Recorder final : public ReductionObserver {
     all_ = all;
   }
 
-  /// Call this when the forward before the next backward begins.
+  /// Call these when the forward before the next backward begins and ends.
   void forward_began();
   void forward_ended();
 
@@ -101,7 +101,7 @@ class Recorder final : public ReductionObserver {
   StepRange chosen_;
   std::optional<Clock::time_point> forward_began_;
   std::optional<Clock::time_point> forward_ended_;
-  /// Times of the last one, and sums in place of averages.
+  /// Times of the last recorded backward, and sums in place of averages.
   Statistics sums_;
   int64_t forwards_ = 0;
 };

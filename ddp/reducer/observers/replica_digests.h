@@ -8,16 +8,16 @@ namespace c10d {
 class Store;
 }
 
-// Each rank stores digests, and the last rank compares all. No rank waits or
-// throws, and if a rank is missing there is no warning.
+// Each rank stores digests, and the last rank to arrive compares all. No rank
+// waits or throws, and without all ranks there is no warning.
 namespace ddp::detail {
 
-/// Warns if all ranks have one digest of their first gradients: then they had
+/// Warns if all ranks have the same digest of their first gradients, and thus
 /// the same data.
 class FirstGradients final : public ReductionObserver {
  public:
-  /// The number of compared backwards. A single one might not depend on the
-  /// data: that of a penalty, or of a weight of 0.
+  /// The number of compared backwards. A single backward might not depend on
+  /// the data, for example of a penalty, or with a weight of 0.
   static constexpr int64_t kSteps = 2;
 
   FirstGradients(
@@ -43,9 +43,9 @@ class FirstGradients final : public ReductionObserver {
   uint64_t digest_ = 0;
 };
 
-/// Warns if ranks that have trained for `step` steps hold other parameters,
-/// with the first that differs. Costs a pass over them. The process that hosts
-/// the store waits up to a second for the others.
+/// Warns if parameters differ between ranks after `step` steps, and names the
+/// first that differs. Costs a pass over them. The process that hosts the store
+/// waits up to a second for the others.
 void compare_last_parameters(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,

@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// The sparse gradients of a Reducer. The CPU's backend, gloo or mpi, sends
-/// them one by one: NCCL does not support them.
+/// The sparse gradients of a Reducer. The CPU's backend, gloo or mpi, reduces
+/// them one by one, since NCCL does not support them.
 class SparseGradients final : public ReductionObserver {
  public:
   /// `parameters` and `observers` must outlive it.
@@ -21,7 +21,7 @@ class SparseGradients final : public ReductionObserver {
   bool empty() const {
     return indices_.empty();
   }
-  /// Whether a sparse gradient is averaged: its parameter is not frozen.
+  /// Whether any parameter with a sparse gradient is not frozen.
   bool any_trainable() const;
 
   /// Starts to average the trainable gradients. Collective.

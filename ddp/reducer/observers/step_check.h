@@ -7,7 +7,7 @@
 namespace ddp::detail {
 
 /// A Reducer's checks over ranks in its backwards. They usually cost one small
-/// message, sent beside the gradients.
+/// message, which is sent with the gradients.
 class StepCheck final : public ReductionObserver {
  public:
   /// Compares `parameters` every `divergence_every` steps (0: never), and, if
@@ -30,8 +30,8 @@ class StepCheck final : public ReductionObserver {
       const ParameterState& parameter,
       const at::Tensor& gradient) override;
 
-  /// Reports the findings to the other ranks. Compares only if all ranks take
-  /// part: ranks that have stopped stepping have different parameters.
+  /// Reports the findings to the other ranks. Compares parameters only if all
+  /// ranks take part, since ranks without inputs have different ones.
   /// Collective.
   void on_all_launched(const Reduction& reduction) override;
 
@@ -48,8 +48,8 @@ class StepCheck final : public ReductionObserver {
   int64_t divergence_every_;
   bool finite_;
   NamedTensors not_finite_;
-  /// Whether something is not finite, and a digest and its complement: their
-  /// maxima over ranks show whether the digests are equal.
+  /// Whether a value is not finite, and a digest and its complement, whose
+  /// maxima over ranks show whether all digests are equal.
   at::Tensor message_;
   Work work_;
 };

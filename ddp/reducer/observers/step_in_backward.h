@@ -9,8 +9,7 @@ namespace ddp::detail {
 class StepInBackward final : public ReductionObserver {
  public:
   /// All references must outlive it. `at_once`: a bucket's parameters may be
-  /// stepped before the others' gradients are known, since nothing else can
-  /// reject them.
+  /// stepped before other gradients are known, since no check can reject them.
   StepInBackward(
       std::vector<ParameterState>& parameters,
       GradientReduction& reduction,
@@ -19,15 +18,15 @@ class StepInBackward final : public ReductionObserver {
   StepInBackward& operator=(const StepInBackward&) = delete;
   ~StepInBackward() override;
 
-  /// Throws `c10::ValueError` if the optimizer reads more than one parameter at
-  /// once, communicates, or has none of `parameters`, or if it differs between
-  /// ranks.
+  /// Throws `c10::ValueError` if the optimizer reads several parameters
+  /// together, communicates, or has none of `parameters`, or if it differs
+  /// between ranks.
   void attach(
       torch::optim::Optimizer& optimizer,
       const std::vector<at::Tensor>& parameters,
       const ProcessGroup& group);
 
-  /// Null if there is none.
+  /// The optimizer; null if there is none.
   torch::optim::Optimizer* optimizer() const {
     return optimizer_;
   }

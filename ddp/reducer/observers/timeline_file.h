@@ -15,12 +15,12 @@ struct ClockOffset {
   std::chrono::nanoseconds error{};
 };
 
-/// When a rank entered a collective that waits for all, and when it left.
+/// The times at which a rank entered and left a collective that waits for all.
 using Meeting = std::pair<int64_t, int64_t>;
 
-/// No rank leaves a meeting before all have entered, so each bounds the offset
-/// of clock `own` to clock `first` from both sides. Both must be of the same
-/// meetings, one at least.
+/// No rank leaves a meeting before all have entered, so each meeting gives a
+/// lower and an upper bound of clock `own`'s offset to clock `first`. Both
+/// lists must be of the same meetings, at least one.
 ClockOffset clock_offset(
     const std::vector<Meeting>& first,
     const std::vector<Meeting>& own);
@@ -34,8 +34,8 @@ ReducerOptions with_timeline_variables(ReducerOptions options);
 /// This rank's times of some backwards, as a file that `ddp-timeline` reads.
 class TimelineFile final : public ReductionObserver {
  public:
-  /// Creates the folder of the options. `reducer` is a name of the Reducer that
-  /// all ranks have. The rest must outlive it. Throws `c10::ValueError`.
+  /// Creates the folder of the options. `reducer` is a name of the Reducer,
+  /// equal on all ranks. References must outlive it. Throws `c10::ValueError`.
   TimelineFile(
       const ReducerOptions& options,
       const std::string& reducer,
@@ -50,7 +50,7 @@ class TimelineFile final : public ReductionObserver {
   /// after the last step.
   void on_end(const Reduction& reduction) override;
 
-  /// Writes the recorded times, unless that was done. Warns if it cannot.
+  /// Writes the recorded times, unless already written. Warns if it cannot.
   void write();
 
  private:

@@ -10,13 +10,13 @@
 
 namespace ddp::detail {
 
-/// Finds learned tensors without a Reducer. A module in a plain `std::vector`,
+/// Finds trained tensors without a Reducer. A module in a plain `std::vector`,
 /// or captured by a lambda, is not registered, so the gradients of its
 /// parameters are not averaged over ranks.
 class UnmanagedLeaves {
  public:
-  /// `parameters` are the Reducer's parameters; `known` are leaves that the
-  /// user has declared as not to be reported.
+  /// `parameters` are the Reducer's parameters; `known` are leaves that must
+  /// not be reported.
   UnmanagedLeaves(
       NamedTensors parameters,
       const std::vector<at::Tensor>& known);

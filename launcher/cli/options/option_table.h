@@ -22,25 +22,25 @@ std::string help_text();
 
 /// A parsed command line.
 struct Arguments {
-  /// In the order given.
+  /// The options in the order given.
   std::vector<std::pair<const CommandOption*, OptionValue>> options;
-  /// The program and what follows it.
+  /// The program and its arguments.
   std::vector<std::string> command;
 };
 
 /// Parses a command line (without the name of ddprun): `--name value`,
 /// `--name=value`, `-n value`, `-nvalue`. Underscores may replace dashes, and
-/// unique prefixes of names are accepted. Ends early after an option that
-/// prints an answer. Throws LaunchError (exit code 2) for unknown and ambiguous
-/// options, missing values, and values of flags.
+/// unique prefixes of names are accepted. Parsing ends early after an option
+/// that prints an answer. Throws LaunchError (exit code 2) for unknown and
+/// ambiguous options, missing values, and values of flags.
 Arguments split_arguments(const std::vector<std::string>& arguments);
 
-/// Whether the option prints something instead of launching.
+/// Whether the option prints a text instead of launching.
 bool answers(const CommandOption& option);
 
-/// The value of an option from PET_NPROC_PER_NODE and so on, as in torchrun.
-/// None if the variable is unset, or 0 for a flag. Throws LaunchError if the
-/// variable of a flag is neither 1 nor 0.
+/// The value of an option from its PET_ variable, such as PET_NPROC_PER_NODE,
+/// as in torchrun. None if the variable is unset, or 0 for a flag. Throws
+/// LaunchError if the variable of a flag is neither 1 nor 0.
 std::optional<OptionValue> value_from_environment(
     const CommandOption& option,
     const EnvironmentLookup& lookup);

@@ -49,8 +49,8 @@ struct HostText {
 std::optional<HostText> split_host(const std::string& text);
 
 /// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; `default_port` if there is no
-/// port. Throws LaunchError (exit code 2) for other texts, and for addresses
-/// that cannot be connected to.
+/// port. Throws LaunchError (exit code 2) for other texts, and for addresses to
+/// which no connection is possible.
 SocketAddress endpoint_of(const OptionValue& value, int default_port);
 
 /// Rejects "", 0.0.0.0 and ::.
@@ -69,7 +69,7 @@ std::chrono::milliseconds seconds_of(const OptionValue& value);
 /// exhaust the machine.
 constexpr int kMaxLocalRanks = 65536;
 
-/// The number of ranks of --nproc-per-node: a number, or that of the CPUs or
+/// The number of ranks of --nproc-per-node: a number, or the number of CPUs or
 /// GPUs that ranks may use. `devices` is the ranks' CUDA_VISIBLE_DEVICES, none
 /// if unset. System files are read under `root`.
 int rank_count(

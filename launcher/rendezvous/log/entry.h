@@ -11,7 +11,7 @@ namespace ddp {
 struct NodeInfo {
   std::string id; // drawn by its agent at each start
   std::string host; // for messages, and for the order of nodes
-  std::string address; // numeric: where other nodes reach it
+  std::string address; // the numeric address for other nodes
   int ranks = 1; // local ranks
   /// --node-rank; -1 for any place.
   int wanted_rank = -1;
@@ -43,9 +43,9 @@ struct Plan {
 /// "n0, n1", or "none".
 std::string hosts_of(const std::vector<NodeInfo>& nodes);
 
-/// Sorts nodes. A node with a --node-rank gets that place if there are enough
-/// nodes. The others fill the places between, ordered by their place in `last`,
-/// then by host name, then by the time of joining.
+/// Sorts nodes. A node with a --node-rank gets this place if there are enough
+/// nodes. The others fill the remaining places, ordered by their place in
+/// `last`, then by host name, then by the time of joining.
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);
 
 /// An entry of the job's log. All nodes read the entries in the same order.
@@ -53,7 +53,7 @@ struct Entry {
   enum class Type {
     kJoin, // the node joins
     kLeave, // the node leaves; its ranks are being stopped
-    kLost, // the leader has not heard of a node for too long
+    kLost, // the leader has not heard from a node for too long
     kPlan, // the leader's plan of the next epoch
     kReady, // a node has read the plan
     kStart, // all are ready; the plan's first node gives the ranks' address

@@ -12,7 +12,7 @@
 
 namespace ddp {
 
-/// The log exists and cannot be used; retrying does not help.
+/// The log exists, but cannot be used; retrying does not help.
 class LogRefused : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -42,9 +42,9 @@ class LogEngine {
   /// Returns whether the place has this value.
   virtual bool append(uint64_t place, const std::string& value) = 0;
 
-  /// Publishes the number of this member's beats, and returns those of
-  /// `others`: 0 for a member without any, kDead for one that is known to be
-  /// dead.
+  /// Publishes the number of this member's beats, and returns the numbers of
+  /// `others`: 0 for a member without beats, kDead for a member that is known
+  /// to be dead.
   virtual std::vector<int64_t> beat(
       const std::string& member,
       int64_t count,

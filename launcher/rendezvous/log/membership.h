@@ -46,7 +46,7 @@ class Membership {
   }
   /// Whether this node serves the log.
   bool is_host(const std::string& id) const;
-  /// The node that makes decisions for the job: the one that joined first.
+  /// The node that makes decisions for the job: the node that joined first.
   std::string leader() const {
     return nodes.empty() ? "" : nodes.front().id;
   }
@@ -66,13 +66,13 @@ class Membership {
   std::vector<NodeInfo> nodes;
   /// The last plan; without nodes before the first plan.
   Plan plan;
-  /// The job's first epoch: an etcd's log counts on from job to job.
+  /// The job's first epoch; an etcd's log continues the count from job to job.
   int first_epoch = 1;
-  /// Where the ranks of the epoch meet, from kRunning on.
+  /// The address of the epoch's store, from kRunning on.
   std::string address;
   int port = 0;
-  /// Why the current or last epoch stops; `cause_text` is the message, one
-  /// line.
+  /// The reason for which the current or last epoch stops; `cause_text` is the
+  /// message, one line.
   Cause cause = Cause::kNone;
   std::string cause_text;
   /// Whether a node ended the job twice: then ranks get no time to stop.

@@ -45,7 +45,7 @@ class NodeStateMachine {
     enum class Kind {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answer by store_opened()
-      kBeginAnew, // with a new NodeStateMachine: the log is that of a job that
+      kBeginAnew, // with a new NodeStateMachine: the log belongs to a job that
                   // has ended
       kStart, // this node's ranks: place `index` of membership().plan
       kStop, // the ranks; `text` is the reason
@@ -63,8 +63,8 @@ class NodeStateMachine {
   /// follow from `options` and the log.
   NodeStateMachine(const NodeOptions& options, NodeInfo self, Time now);
 
-  /// The log can be read and written. `address`: where others reach this node.
-  /// `serves`: whether this node serves the log.
+  /// The log can be read and written. `address` is the address at which others
+  /// reach this node; `serves` is whether this node serves the log.
   void connected(const std::string& address, bool serves, Time now);
   /// The connection to the log is permanently lost.
   void log_lost(const std::string& why, Time now);
@@ -108,7 +108,7 @@ class NodeStateMachine {
   }
   /// The nodes whose beats are needed.
   std::vector<std::string> watched() const;
-  /// One line: what the node waits for.
+  /// One line about the event for which the node waits.
   std::string awaited() const;
 
  private:

@@ -17,10 +17,11 @@ namespace ddp {
 /// The maximum size of an entry in bytes.
 constexpr size_t kLargestEntry = 64 * 1024;
 
-/// A log that all agents of a job append to and read in the same order from its
-/// beginning, in a c10d::TCPStore at the rendezvous endpoint or in an etcd. A
-/// helper process communicates with it, so no function here waits for the
-/// network. The contents of the log are not trusted: see Authenticator.
+/// A log to which all agents of a job append, and which they read in the same
+/// order from its beginning. It is in a c10d::TCPStore at the rendezvous
+/// endpoint or in an etcd. A helper process communicates with it, so no
+/// function of this class waits for the network. The contents of the log are
+/// not trusted: see Authenticator.
 class SharedLog {
  public:
   struct Event {
@@ -52,10 +53,10 @@ class SharedLog {
   };
 
   /// Starts the helper, `ddprun-store` or `ddprun-etcd`, which dies with this
-  /// process. Its member name is this agent's, and unique. It tries all
-  /// addresses of the endpoints in turn until one answers. If this node serves
-  /// the log, the helper serves the store at the endpoint. Call from the main
-  /// thread. Throws std::system_error.
+  /// process. Its unique member name is this agent's. It tries all addresses of
+  /// the endpoints in turn until one answers. If this node serves the log, the
+  /// helper serves the store at the endpoint. Call from the main thread. Throws
+  /// std::system_error.
   SharedLog(const std::string& program, const HelperOptions& options);
 
   /// Kills the helper, and thereby a store that it serves; the process's event
@@ -65,7 +66,7 @@ class SharedLog {
   SharedLog(const SharedLog&) = delete;
   SharedLog& operator=(const SharedLog&) = delete;
 
-  /// Becomes readable when next() has something.
+  /// Becomes readable when next() has an event.
   int fd() const {
     return channel_.get();
   }
@@ -77,9 +78,9 @@ class SharedLog {
   /// before kConnected, and nothing after kLost and kRefused.
   std::optional<Event> next();
 
-  /// Appends an entry to the log, once there is one; next() returns it like
-  /// those of other nodes. It is dropped if the store is lost or the text is
-  /// empty. Throws std::length_error above kLargestEntry.
+  /// Appends an entry to the log, once it is connected; next() returns the
+  /// entry like those of other nodes. The entry is dropped if the store is lost
+  /// or the text is empty. Throws std::length_error above kLargestEntry.
   void post(const std::string& text);
 
   /// Sets an entry that the helper appends if this process dies without

@@ -10,10 +10,10 @@ namespace ddp::backends::mpi {
 
 /// Copies the tensors of one operation to memory that MPI can access, and back.
 ///
-/// Tensors on the CPU are passed unchanged. So are tensors on a GPU if the
-/// operation consists only of messages and MPI is CUDA-aware; otherwise pinned
-/// host memory replaces them. (Open MPI's non-blocking collectives do not
-/// accept GPU memory, even if it is CUDA-aware.)
+/// Tensors on the CPU are passed unchanged, and so are tensors on a GPU if the
+/// operation consists only of messages and MPI is CUDA-aware. Otherwise pinned
+/// host memory replaces them. (The non-blocking collectives of a CUDA-aware
+/// Open MPI do not accept GPU memory.)
 class Staging {
  public:
   /// Declares that the operation consists only of messages.
@@ -37,7 +37,7 @@ class Staging {
   /// Makes the current stream wait for these copies.
   void synchronize() const;
 
-  /// Calls `function` with current streams that wait for these copies.
+  /// Calls `function` while the current streams wait for these copies.
   void on_streams(const std::function<void()>& function) const;
 
   /// The GPU of the tensors; none for the CPU.

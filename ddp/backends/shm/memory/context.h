@@ -18,8 +18,8 @@ struct Peer {
 };
 
 /// The ranks of one group, and their progress. Collectives consist of steps:
-/// the others read what a rank writes in a step when all ranks have done that
-/// step. For one thread at a time, unless a comment states otherwise.
+/// after all ranks have done a step, they read the data that each rank wrote in
+/// this step. For one thread at a time, unless a comment states otherwise.
 class Context {
  public:
   using Clock = std::chrono::steady_clock;
@@ -46,7 +46,7 @@ class Context {
   }
 
   /// The announcement to fill in the first step of a collective. The type is
-  /// set, the lengths are those of an earlier announcement, and the other
+  /// set, the lengths are left over from an earlier announcement, and the other
   /// fields have their defaults.
   Announcement& announce(c10d::OpType type);
   /// The announcement of a rank; for the second step.
@@ -61,7 +61,7 @@ class Context {
   /// have. Polls without a pause for `spin` before it sleeps. Throws
   /// `c10::DistBackendError` if a process has ended, or a rank has given up.
   bool all_finished(Clock::time_point until, std::chrono::nanoseconds spin);
-  /// A text about the other ranks that have not done the step.
+  /// A text that lists the other ranks that have not done the step.
   std::string missing() const;
 
   /// Whether a rank's process has ended, or the rank has left. Thread-safe.
@@ -77,7 +77,7 @@ class Context {
   bool has_finished(int rank) const;
   /// Throws if a rank has given up.
   void check_failures() const;
-  /// Throws if a rank that has not done the step never will.
+  /// Throws if a rank that has not done the step can no longer do it.
   void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
       const;

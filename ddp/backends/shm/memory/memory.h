@@ -43,7 +43,7 @@ struct Announcement {
   int64_t count;
   /// The tensor's place in the rank's heap; -1 if it is elsewhere.
   int64_t place;
-  /// Whether each rank receives the same bytes.
+  /// Whether all ranks receive the same bytes.
   bool same_for_all;
   /// The number of bytes for each rank.
   int64_t lengths[kMaxRanks];
@@ -85,8 +85,8 @@ class Heap {
   std::map<int64_t, int64_t> taken_;
 };
 
-/// A rank's memory as mapped by one process: control, slots, heap. Its size is
-/// that of the machine's memory; pages are allocated only when they are used.
+/// A rank's memory as mapped by one process: control, slots, heap. It is as
+/// large as the machine's memory; pages are allocated only when they are used.
 class Mapping {
  public:
   /// Maps the memory of a rank. Throws `c10::Error` if the memory could shrink,

@@ -9,14 +9,14 @@
 
 namespace ddp::backends::shm {
 
-/// What a rank says of itself.
+/// The data with which a rank identifies itself.
 struct Greeting {
   char password[24] = {};
   int32_t rank = 0;
   int32_t pid = 0;
 };
 
-/// What ranks tell each other: a greeting and two open files.
+/// A message between ranks: a greeting and two open files.
 struct Message {
   Greeting greeting;
   std::array<FileDescriptor, 2> files;
