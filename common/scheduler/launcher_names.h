@@ -9,8 +9,8 @@ struct LauncherNames {
   const char* rank;
   const char* world_size;
   const char* local_rank;
-  /// A variable that is set only in processes that the launcher started, for
-  /// launchers whose `rank` alone does not prove the start.
+  /// A variable that is set only in processes that the launcher started. Null
+  /// if `rank` alone proves this.
   const char* proof = nullptr;
   // Null if the launcher does not set the variable.
   const char* local_size = nullptr;

@@ -15,8 +15,9 @@
 namespace ddp::command {
 
 /// Passes the contents of the files to `parse`; in a folder, the files whose
-/// names match `form`. Throws `std::runtime_error` with the path if a file is
-/// not `noun` (`parse` throws), cannot be read, or is missing in its folder.
+/// names match `form`. Throws `std::runtime_error` with the path if `parse`
+/// throws (the file is not `noun`), a file cannot be read, or a folder has
+/// none.
 inline void read_json_files(
     const std::vector<std::string>& paths,
     const char* form,

@@ -16,8 +16,8 @@ std::string describe(const std::vector<Failure>& failures);
 /// The activity of this process, named by the program's call.
 std::string own_call();
 
-/// The name of the failed operation, after the program's call, or with its
-/// place in a backward.
+/// The name of the failed operation, preceded by the program's call or, in a
+/// backward, by this rank's activity.
 std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);

@@ -33,8 +33,8 @@ class Agent {
   /// with 0, otherwise the code of the rank that failed first, 128 + s after
   /// signal s, or a code of launch_error.h. Throws LaunchError or
   /// std::system_error if the ranks cannot be started. Exits instead of
-  /// returning if the launcher process dies, or if the last output of a stopped
-  /// job is not read, except by a terminal.
+  /// returning if the launcher process dies, or if a reader other than a
+  /// terminal does not take the last output of a stopped job.
   int run();
 
  private:

@@ -62,7 +62,7 @@ class EtcdClient {
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;
   const std::chrono::milliseconds patience_;
-  // For one member's answer, so that time is left for the others.
+  // The time for one member's answer; it leaves time for the other members.
   const std::chrono::milliseconds call_time_;
   size_t member_ = 0; // the current one
   std::string token_;

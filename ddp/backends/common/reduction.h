@@ -32,7 +32,7 @@ class Reduction {
 
  private:
   Function function_;
-  /// The real numbers in each element.
+  /// The number of real numbers in each element.
   int64_t numbers_ = 1;
 };
 

@@ -75,7 +75,8 @@ class DDP_API GradScaler {
 
   /// Calls the optimizer's `step` unless a gradient is infinite or NaN. Returns
   /// whether it did. Waits for gradients on a GPU. Takes no closure: each call
-  /// of one would need another unscaling. Collective if a group was passed.
+  /// of a closure would need another unscaling. Collective if a group was
+  /// passed.
   bool step(torch::optim::Optimizer& optimizer);
 
   /// Adapts the scale to the steps since the last `update`, or sets

@@ -96,11 +96,11 @@ DDP_API at::Tensor parallel_forward(
 /// rank 0 only.
 ///
 /// Collective. If a rank finds an error, all throw it, with that rank's number,
-/// and the group can still be used. The error is a `c10::ValueError` as in
-/// `scatter` and `gather`, if the input is not on the group's device and may
-/// not be moved, and if all parameters of a module are on another device. It is
-/// a `c10::Error` with the beginning of the message if a forward throws; all
-/// ranks run their forward first.
+/// and the group can still be used. They throw `c10::ValueError` as `scatter`
+/// and `gather` do, if the input is not on the group's device and may not be
+/// moved, or if all parameters of a module are on another device. If a forward
+/// throws, they throw `c10::Error` with the beginning of its message, after all
+/// ranks have run their forward.
 ///
 /// Source: torch.nn.DataParallel's forward.
 template <typename Net>

@@ -18,11 +18,11 @@ struct ProcessGroupOptions {
   /// "gloo" (CPU), "nccl" (CUDA, with gloo for CPU tensors), "mpi" (CPU, and
   /// CUDA if MPI supports it), "shm" (CPU, ranks of one host, by shared
   /// memory), "hierarchical" (CPU, shm within hosts and gloo between them;
-  /// groups split from it get the backend for their hosts) or "auto": nccl if
-  /// every local rank has a GPU; else shm on one host, hierarchical if several
-  /// hosts have several ranks, gloo if each has one. Over gloo, results equal
-  /// those of Python's DistributedDataParallel bit for bit. Environment:
-  /// DDP_BACKEND.
+  /// groups split from it get the backend for their hosts) or "auto". "auto"
+  /// selects nccl if every local rank has a GPU; else shm on one host,
+  /// hierarchical if several hosts have several ranks, gloo if each has one.
+  /// Over gloo, results equal those of Python's DistributedDataParallel bit for
+  /// bit. Environment: DDP_BACKEND.
   TORCH_ARG(std::string, backend);
 
   /// The limit of every wait, for the other ranks to arrive and for each

@@ -33,11 +33,11 @@ enum class BucketLayout {
   kPython,
   /// By measurement, on the CPU (elsewhere as `kPython`). From the times of
   /// gradients and reductions, the Reducer computes the buckets whose last
-  /// reduction ends first. It tries them for a few backwards, keeps them if no
-  /// rank's backward was slower, and decides after 16 backwards at most. Since
-  /// times vary, the last bits of sums may differ from Python's and between
-  /// runs; `Reducer::state_dict` saves the layout. Source: the model of Shi,
-  /// Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  /// reduction ends earliest. It tries them for a few backwards, keeps them if
+  /// no rank's backward was slower, and decides after 16 backwards at most.
+  /// Since times vary, the last bits of sums may differ from Python's and
+  /// between runs; `Reducer::state_dict` saves the layout. Source: the model of
+  /// Shi, Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
   kMeasured,
 };
 

@@ -58,7 +58,7 @@ class MeasuredBuckets final : public ReductionObserver {
   bool is_on() const {
     return trial_.has_value();
   }
-  /// Starts to measure, if wanted.
+  /// Starts to measure if `is_wanted`.
   void start();
 
   bool watches_parameters() const override {

@@ -15,7 +15,7 @@ namespace ddp::detail {
 
 /// One step of an optimizer, made for some of its parameters at a time. The
 /// results equal those of one `step()` for all parameters, if the optimizer
-/// treats each separately.
+/// treats each parameter separately.
 class PartialStep {
  public:
   /// `call`: steps the current parameters, in place of the optimizer's `step`.

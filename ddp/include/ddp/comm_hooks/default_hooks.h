@@ -72,8 +72,8 @@ struct QuantizationOptions {
 
 /// Sends gradients as 8-bit integers: each rank gathers the other ranks'
 /// values, scales and zero points, and adds them in float. A rank thus receives
-/// one byte per element from each rank, less than in an all-reduce of floats
-/// among fewer than eight ranks. Lossy, without error feedback. NaN and
+/// one byte per element from each rank. With fewer than eight ranks, an
+/// all-reduce of floats sends more. Lossy, without error feedback. NaN and
 /// infinity give NaN. Buckets that are not of real numbers are averaged
 /// unquantized.
 ///
