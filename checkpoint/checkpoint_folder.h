@@ -59,9 +59,9 @@ class CheckpointFolder {
   /// Takes the folder for this process's epoch: writes DDP_EPOCH ("JOB:N") to
   /// the file ".epoch" in it. With `only_own_job`, for readers and callers
   /// without the lock, it does not take a folder of another job. Throws if the
-  /// folder has since been taken by a later epoch of the job, or by another
-  /// job, which continues without this process. Does nothing without DDP_EPOCH,
-  /// or if the folder does not exist.
+  /// folder now belongs to another job or to a later epoch of this job, which
+  /// continues without this process. Does nothing without DDP_EPOCH, or if the
+  /// folder does not exist.
   void take(bool only_own_job = false);
 
   /// Points the link "latest" to the checkpoint at `path`.

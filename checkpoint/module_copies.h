@@ -24,8 +24,8 @@ struct NameMatch {
 };
 
 /// Matches names after removing each `module.`, the prefix of Python's
-/// DistributedDataParallel. If several names of one list are then equal (a
-/// module may have a child `module`), and the other list has equally many, they
+/// DistributedDataParallel. Several names of one list may then be equal (a
+/// module may have a child `module`). If the other list has equally many, they
 /// are matched in alphabetical order; otherwise none of them is matched. Lists
 /// must not contain duplicates; the result is in the order of names, not of the
 /// lists.

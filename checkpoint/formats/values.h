@@ -14,8 +14,8 @@ std::string key_text(const c10::IValue& key);
 /// "optimizer.state.0.exp_avg".
 std::string place_in(const std::string& place, const c10::IValue& key);
 
-/// Calls `function` with key and value of each item of a list, a tuple (whose
-/// keys are the positions) or a dict; other values have none.
+/// Calls `function` with the key and the value of each item of a list, a tuple
+/// (whose keys are the positions) or a dict; other values have none.
 void for_each_item(
     const c10::IValue& value,
     const std::function<void(const c10::IValue&, const c10::IValue&)>&

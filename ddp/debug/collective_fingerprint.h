@@ -28,8 +28,8 @@ class CollectiveFingerprint {
   /// throw `c10::ValueError` with the same text: each rank's call, and one
   /// stack for each call. Throws `c10::DistBackendError` with the ranks that
   /// have not arrived in time, or that have failed. If the store has ended,
-  /// nothing is compared: rank 0 has ended too, and the collective reports its
-  /// end. Collective.
+  /// nothing is compared: rank 0 has ended too, and the collective reports
+  /// this. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:

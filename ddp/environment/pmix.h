@@ -8,7 +8,7 @@ namespace ddp::detail {
 /// --mpi=pmix) for its job. None if there is no server, or no libpmix.so.2,
 /// which this function loads.
 ///
-/// The connection lasts until the process exits: with Open MPI 4.1 a process
+/// The connection lasts until the process exits. With Open MPI 4.1, a process
 /// that exits without closing it ends the job, and a process that closes it can
 /// no longer initialise MPI.
 std::optional<PmixJob> pmix_job();

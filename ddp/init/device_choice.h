@@ -16,9 +16,9 @@ struct LocalPlace {
 /// or several.
 LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank);
 
-/// The backend for CPU tensors of ranks on these hosts, if the ranks of each
-/// host can share memory: shm for one host, hierarchical if some ranks share a
-/// host, gloo otherwise.
+/// The backend for CPU tensors if the ranks of each of these hosts can share
+/// memory: shm for one host, hierarchical if some ranks share a host, otherwise
+/// gloo.
 std::string cpu_backend(const std::vector<std::string>& hosts);
 
 struct DeviceChoice {

@@ -16,7 +16,7 @@ class WaitNotice {
       const std::string& call);
 
  private:
-  /// Destroyed when the wait is over, which the other thread notices.
+  /// Destroyed when the wait is over; the other thread notices this.
   std::promise<void> end_;
 };
 

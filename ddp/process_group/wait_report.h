@@ -33,8 +33,8 @@ std::string reason_of_end(
 std::string own_remedy();
 
 /// A text with the other ranks and the calls in which they wait, while this
-/// rank waits for collective `number`, and with a remedy that depends on these
-/// calls or on `reason`. The group must have a failure store.
+/// rank waits for collective `number`. The text ends with a remedy that depends
+/// on these calls or on `reason`. The group must have a failure store.
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,

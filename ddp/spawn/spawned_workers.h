@@ -11,8 +11,8 @@ namespace ddp::detail {
 
 /// While the object lives, signals that would end this process are recorded
 /// instead, unless the program handles them. SIGCHLD is not ignored meanwhile,
-/// since the exit statuses of children would be lost. Only one object may
-/// exist, since handlers belong to the process.
+/// since the exit statuses of children would otherwise be lost. Only one object
+/// may exist, since handlers belong to the process.
 class PassedSignals {
  public:
   PassedSignals();

@@ -20,8 +20,8 @@ std::string write_advice(int error);
 /// file and renaming it over the old one leaves both files. A symbolic link is
 /// followed; the permission bits of a replaced file are kept. Every failure
 /// throws `c10::Error` with the path, the operation, the system's reason and a
-/// remedy, and leaves the target unchanged, unless only flushing its folder at
-/// the end failed.
+/// remedy. The target is then unchanged, except if only the last operation,
+/// flushing its folder, failed.
 class AtomicFile {
  public:
   /// Opens the new file; the folder must exist.

@@ -29,9 +29,9 @@ class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
 
-  /// Runs the job to its end. Returns the exit code: 0 if every rank exited
-  /// with 0, otherwise the code of the rank that failed first, 128 + s after
-  /// signal s, or a code of launch_error.h. Throws LaunchError or
+  /// Runs the job to its end. Returns the exit code. It is 0 if every rank
+  /// exited with 0, otherwise the code of the rank that failed first, 128 + s
+  /// after signal s, or a code of launch_error.h. Throws LaunchError or
   /// std::system_error if the ranks cannot be started. Exits instead of
   /// returning if the launcher process dies, or if a reader other than a
   /// terminal does not take the last output of a stopped job.

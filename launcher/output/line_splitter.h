@@ -6,7 +6,7 @@
 
 namespace ddp {
 
-/// Splits a stream of bytes into lines, as they would appear on a terminal:
+/// Splits a stream of bytes into lines, as they would appear on a terminal.
 /// `\r` starts the line over, so only the last state of a progress bar before
 /// the newline remains. A line longer than kMaxPiece bytes is emitted in
 /// pieces, which never split a UTF-8 character. NULs are ordinary bytes.

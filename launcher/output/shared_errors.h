@@ -16,10 +16,10 @@ class SharedErrors {
   /// The beginning of an error's second and later lines.
   static constexpr std::string_view kIndent = "  ";
 
-  /// Whether a line begins an error or warning: "error: "; an exception's type
-  /// in a namespace and ": "; the what() of an exception of ddp that names the
-  /// reporting rank, or that all ranks throw; or LibTorch's "[W", time and
-  /// place, "] Warning: ddp: ".
+  /// Whether a line begins an error or warning. Such a line begins with "error:
+  /// ", with an exception's type in a namespace and ": ", or with LibTorch's
+  /// "[W", time and place, "] Warning: ddp: ". It may also be the what() of an
+  /// exception of ddp, if this names the reporting rank or all ranks throw it.
   static bool begins(std::string_view line);
 
   /// The error at the end of the lines; empty if there is none.

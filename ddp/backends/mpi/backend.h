@@ -14,9 +14,9 @@ namespace ddp::backends::mpi {
 /// MPI can neither cancel the operation nor let later ones overtake it. Later
 /// calls throw immediately.
 ///
-/// If only the program's threads may call MPI (the program initialised MPI
-/// without MPI_THREAD_MULTIPLE), collectives end before the call returns, and
-/// sends and receives progress only within `wait`, `isCompleted` or later
+/// Only the program's threads may call MPI if the program initialised MPI
+/// without MPI_THREAD_MULTIPLE. Collectives then end before the call returns,
+/// and sends and receives progress only within `wait`, `isCompleted` or later
 /// calls.
 class Backend final : public CollectiveBackend {
  public:

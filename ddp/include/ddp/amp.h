@@ -73,10 +73,9 @@ class DDP_API GradScaler {
   /// gradient is of half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
-  /// Calls the optimizer's `step` unless a gradient is infinite or NaN. Returns
-  /// whether it did. Waits for gradients on a GPU. Takes no closure: each call
-  /// of a closure would need another unscaling. Collective if a group was
-  /// passed.
+  /// Calls the optimizer's `step`, unless a gradient is infinite or NaN, and
+  /// returns whether it did so. Waits for a GPU. Takes no closure, since each
+  /// call would need another unscaling. Collective if a group was passed.
   bool step(torch::optim::Optimizer& optimizer);
 
   /// Adapts the scale to the steps since the last `update`, or sets

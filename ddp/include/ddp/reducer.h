@@ -98,7 +98,7 @@ class DDP_API Reducer {
   /// `torch::nn::utils::clip_grad_norm_` of all parameters, with one norm and
   /// one scaling per bucket; call it after the backward. Returns the norm
   /// before clipping, a double on the gradients' device, without waiting for a
-  /// GPU. Its relative error is 1e-5 at most, unless powers of gradients by
+  /// GPU. Its relative error is 1e-5 at most, unless gradients to the power of
   /// `norm_type` (> 0, also infinity) leave the range of float (for doubles, of
   /// double). As in Python, the norm is then infinite (gradients become zero)
   /// or too small. With `error_if_nonfinite`, waits and throws `c10::Error` if

@@ -81,8 +81,8 @@ struct ReducerOptions {
   /// Python does with it (in the order of registration, never rebuilt).
   TORCH_ARG(bool, find_unused_parameters) = false;
 
-  /// Gradients are slices of the buckets in any case. As in Python, a gradient
-  /// kept over a backward is divided by the number of ranks with this option.
+  /// Gradients are slices of the buckets in any case. As in Python, this option
+  /// divides a gradient that is kept over a backward by the number of ranks.
   /// Without it, the reciprocal is the factor, which rounds differently.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 

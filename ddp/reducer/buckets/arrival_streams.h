@@ -15,7 +15,7 @@ class ArrivalStreams {
   void add(c10::Device device);
 
   /// Makes the current stream of `device` wait for the others' current work,
-  /// and drops them. Returns whether there was another.
+  /// and drops the others. Returns whether there was another.
   bool join(c10::Device device);
 
  private:

@@ -29,7 +29,7 @@ struct ParameterState {
         now.sizes() == sizes;
   }
 
-  /// Throws `c10::Error` unless the gradient and the tensor fit.
+  /// Throws `c10::Error` unless `fits` holds for the gradient and the tensor.
   void check_fit(const at::Tensor& gradient) const;
 
   /// Whether gradients were added since the last reduction. Autograd adds to a

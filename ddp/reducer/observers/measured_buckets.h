@@ -103,7 +103,7 @@ class MeasuredBuckets final : public ReductionObserver {
   bool records_anyway_;
   std::optional<LayoutTrial> trial_;
   std::vector<size_t> counts_;
-  /// The layout that the trial restores if it is not faster.
+  /// The layout that is restored if the tried one is not faster.
   BucketStorage::Order former_order_;
   std::vector<BucketIndices> former_buckets_;
 };

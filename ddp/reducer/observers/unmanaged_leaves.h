@@ -24,10 +24,10 @@ class UnmanagedLeaves {
   /// Inspects the graph of the backward on this thread and returns a report,
   /// empty without findings. Call it in a hook of that backward or a callback
   /// at its end, once per backward. A leaf is reported once, when a backward of
-  /// a second forward gives a gradient to the same tensor: an input that
-  /// requires a gradient is a new tensor in each step. Leaves for which
-  /// `reduced_elsewhere` holds are left out. Costs a pass over the graph's
-  /// nodes, and one more if there are such leaves. Not thread-safe.
+  /// a second forward gives it a gradient. Inputs, which are new tensors in
+  /// each step, are thus not reported. Leaves for which `reduced_elsewhere`
+  /// holds are left out. Costs a pass over the graph's nodes, and one more if
+  /// there are such leaves. Not thread-safe.
   std::string inspect(
       const std::function<bool(const at::Tensor&)>& reduced_elsewhere);
 

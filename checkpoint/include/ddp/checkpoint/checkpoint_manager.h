@@ -84,9 +84,10 @@ class DDP_API CheckpointManager {
   /// 0's reason. An asynchronous `save` first waits for the previous one,
   /// within the group's timeout, and throws if it failed: at most one save is
   /// in progress. Also throws if ranks give different steps or folders, if
-  /// another process writes to the folder, if `step` is negative or less than
-  /// in the previous save or load, and if the folder has later steps that were
-  /// not loaded. Such steps are from another run, and `load` would prefer them.
+  /// another process writes to the folder, or if `step` is negative or less
+  /// than in the previous save or load. Throws if the folder has later steps
+  /// that were not loaded: they are from another run, and `load` would prefer
+  /// them.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns about newer corrupt ones.

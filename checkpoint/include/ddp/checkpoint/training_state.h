@@ -86,9 +86,9 @@ class DDP_API TrainingState {
   TrainingState& add(const std::string& name, Stateful& part);
 
   /// LibTorch's generators on each rank (`random_state`). If the number of
-  /// ranks has changed, saved ranks resume their generators, and others begin
-  /// new streams, derived from rank 0's, with a warning. Generators that were
-  /// equal on all ranks, as after `manual_seed`, stay equal.
+  /// ranks has changed, ranks with saved generators resume them. Other ranks
+  /// begin new streams, derived from rank 0's, with a warning. Generators that
+  /// were equal on all ranks, as after `manual_seed`, stay equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
   /// A generator of the standard library (`std::mt19937`) on each rank. See

@@ -55,7 +55,7 @@ struct PowerSGDOptions {
 /// uncompressed.
 ///
 /// Over gloo, values equal those of Python's powerSGD_hook bit for bit if
-/// Python has one bucket, or waits for each bucket: in Python, callbacks start
+/// Python has one bucket, or waits for each bucket. In Python, callbacks start
 /// collectives, in an order that may differ between ranks. If Python returns
 /// NaN (a matrix of zeros with an epsilon of 0), the mean here is zero.
 ///

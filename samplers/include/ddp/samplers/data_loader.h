@@ -19,9 +19,9 @@ namespace ddp {
 /// The loader takes LibTorch's samplers and stateless datasets, and gives the
 /// same batches in the same order. The differences:
 ///
-/// - Batches always come in order. If the dataset ends in `.map(Stack<>())` and
-///   makes its samples one by one (no `get_batch` or batch transform in the
-///   program), all workers load samples of the oldest batch, directly into
+/// - Batches always come in order. A dataset that ends in `.map(Stack<>())` may
+///   make its samples one by one (no `get_batch` or batch transform in the
+///   program). All workers then load samples of the oldest batch, directly into
 ///   reused memory. Samples must be dense, on the CPU, and of one dtype.
 /// - Each worker computes with one thread (LibTorch's with one per core), and
 ///   receives no signals.

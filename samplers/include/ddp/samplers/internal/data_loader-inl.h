@@ -101,8 +101,8 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
 }
 
 /// The copy of the next batch to a device starts when the loop gets the
-/// previous batch or, if the next is not loaded then, when the loop asks for
-/// it.
+/// previous batch. If the next batch is not loaded then, its copy starts when
+/// the loop asks for it.
 template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
     Dataset,
