@@ -7,8 +7,9 @@
 namespace ddp {
 
 /// The report of a rank in the file that TORCHELASTIC_ERROR_FILE names. ddp
-/// writes it for uncaught exceptions and crashes, Python's
-/// `torch.distributed.elastic` for exceptions of functions under `record`.
+/// writes it for uncaught exceptions and crashes; Python's
+/// `torch.distributed.elastic` writes it for exceptions of functions under
+/// `record`.
 struct ErrorFile {
   std::string message;
   /// The stack trace, one frame per line; may be empty.

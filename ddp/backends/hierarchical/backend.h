@@ -56,8 +56,8 @@ class Backend final : public ForwardingBackend {
  private:
   /// Throws if the backend is broken.
   void check_usable(const char* name) const;
-  // Launched on the caller's thread, so that the sub-backend sees the same
-  // order on all ranks.
+  // These are launched on the caller's thread, so that the sub-backend sees the
+  // same order on all ranks.
   WorkPtr forward(const debug::Call& call, Launch launch) override;
   WorkPtr forward_message(const debug::Call& call, Launch launch) override;
   WorkPtr push(

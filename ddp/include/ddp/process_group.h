@@ -34,9 +34,9 @@ struct ProcessGroupImpl;
 /// Tensors may be on the CPU or, with the backend nccl, on this rank's GPU.
 ///
 /// A collective throws `c10::Error` with this rank, the operation and the
-/// reason. If a peer is gone or failed, it throws within seconds, with the
-/// peer's message; otherwise at the timeout, with the missing ranks. On a GPU
-/// the next use throws. The group and its duplicates cannot be used again.
+/// reason. If a peer is gone or failed, it throws within seconds, with any
+/// message of the peer; otherwise at the timeout, with the missing ranks. On a
+/// GPU the next use throws. The group and its duplicates cannot be used again.
 class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.

@@ -72,7 +72,7 @@ class ReductionObserver {
   }
   /// The wait for all reductions begins.
   virtual void on_finalize(const Reduction& /*reduction*/) {}
-  /// The wait for the bucket's reduction begins, until it is complete.
+  /// The wait until the bucket's reduction is complete begins.
   virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called repeatedly during the wait. May throw `WaitFailure`.
   virtual void on_long_wait() {}
