@@ -15,6 +15,7 @@ target_include_directories(ddp::torch_cpu SYSTEM INTERFACE
   "${DDP_TORCH_PREFIX}/include"
   "${DDP_TORCH_PREFIX}/include/torch/csrc/api/include")
 target_link_directories(ddp::torch_cpu INTERFACE "${DDP_TORCH_PREFIX}/lib")
+target_compile_features(ddp::torch_cpu INTERFACE ${DDP_CXX_STANDARD})
 find_package(Threads REQUIRED)
 target_link_libraries(ddp::torch_cpu INTERFACE
   "${DDP_TORCH_PREFIX}/lib/libtorch_cpu.so" "${DDP_TORCH_PREFIX}/lib/libc10.so"

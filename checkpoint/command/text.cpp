@@ -38,7 +38,7 @@ std::string shape_text(const at::Tensor& tensor) {
 }
 
 std::string dtype_text(const at::Tensor& tensor) {
-  return c10::getDtypeNames(tensor.scalar_type()).first;
+  return std::string(c10::getDtypeNames(tensor.scalar_type()).first);
 }
 
 std::string printable(const std::string& text) {

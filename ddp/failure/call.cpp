@@ -12,8 +12,9 @@ namespace {
 constexpr size_t kMostText = 200;
 
 std::string dtype_of(const at::Tensor& tensor) {
-  return tensor.defined() ? c10::getDtypeNames(tensor.scalar_type()).first
-                          : "undefined";
+  return std::string(
+      tensor.defined() ? c10::getDtypeNames(tensor.scalar_type()).first
+                       : "undefined");
 }
 
 std::string describe(const at::Tensor& tensor) {

@@ -118,3 +118,11 @@ make_torch 2.11.0
 make_package ON
 refuses 'a LibTorch without CUDA' 'was built with CUDA' 'has none' \
   'build and install ddp against this one'
+
+make_torch 2.8.0
+rm -rf -- "$work/build"
+! output=$(cmake -S "$source" -B "$work/build" -G Ninja \
+  -DTorch_DIR="$torch/share/cmake/Torch" 2>&1) ||
+  fail 'ddp was configured with LibTorch 2.8'
+output=$(tr -s ' \n' ' ' <<<"$output")
+says 'LibTorch 2.8.0' 'is too old'

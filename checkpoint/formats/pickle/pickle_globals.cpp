@@ -102,9 +102,10 @@ const PickleGlobal* find_global(
 }
 
 std::string python_dtype(c10::ScalarType dtype) {
-  return has(kTyped, dtype) || has(kUntyped, dtype)
-      ? c10::getDtypeNames(dtype).first
-      : "";
+  return std::string(
+      has(kTyped, dtype) || has(kUntyped, dtype)
+          ? c10::getDtypeNames(dtype).first
+          : "");
 }
 
 std::string python_storage(c10::ScalarType dtype) {

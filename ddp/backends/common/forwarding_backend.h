@@ -3,14 +3,14 @@
 #include <c10/util/FunctionRef.h>
 #include <ddp/backends/common/arguments.h>
 #include <ddp/failure/call.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <ddp/support/torch_version.h>
 
 namespace ddp::backends {
 
 /// A backend that forwards its calls to another backend.
-class ForwardingBackend : public c10d::Backend {
+class ForwardingBackend : public detail::Backend {
  public:
-  using c10d::Backend::Backend;
+  using detail::Backend::Backend;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
