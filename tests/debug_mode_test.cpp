@@ -173,6 +173,7 @@ TEST_CASE("detail: the stacks name the functions of both sides") {
       group.rank() == 2 ? ddp_test_differ(group, torch::ones({2, 3}))
                         : ddp_test_reduce(group, torch::ones({3, 2}));
     });
+    INFO(error);
     const auto other = error.find("stack of rank 2:");
     REQUIRE(error.find("ddp_test_reduce+0x") < other);
     REQUIRE(error.find("ddp_test_differ+0x", other) != std::string::npos);

@@ -61,6 +61,7 @@ std::string with_readable_name(const std::string& frame) {
 /// sanitizer, or a function of ddp's own that has no name outside.
 bool is_between(const std::string& frame) {
   return frame.find("ddp::debug::") != std::string::npos ||
+      frame.find(" c10::function_ref<") != std::string::npos ||
       frame.find(" (libtorch") != std::string::npos ||
       frame.find(" (libc10") != std::string::npos ||
       frame.find(" (libasan") != std::string::npos ||
