@@ -30,11 +30,6 @@ int print(const std::string& text) {
   return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
-bool lacks_program(const ddp::LaunchError& error) {
-  return error.exit_code() == ddp::kExitNotFound ||
-      error.exit_code() == ddp::kExitNotExecutable;
-}
-
 // A job that could not be started has a report, too. Where it needs this node,
 // the others would wait for it.
 ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
@@ -43,7 +38,9 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
   } catch (const ddp::LaunchError& error) {
     const ddp::NodeOptions& nodes = options.nodes;
     const bool is_needed = nodes.several() && nodes.least == nodes.most;
-    if (is_needed && lacks_program(error) && !options.dry_run) {
+    const bool lacks_program = error.exit_code() == ddp::kExitNotFound ||
+        error.exit_code() == ddp::kExitNotExecutable;
+    if (is_needed && lacks_program && !options.dry_run) {
       return ddp::make_failed_job(options, error);
     }
     ddp::JobReport report = ddp::new_report(options);

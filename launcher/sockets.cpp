@@ -37,16 +37,8 @@ SocketAddress numeric_address(
   return {host, std::atoi(port)};
 }
 
-// None, and errno, where the call fails.
-FileDescriptor or_none(FileDescriptor socket, int error) {
-  if (error != 0) {
-    socket.reset();
-  }
-  errno = error;
-  return socket;
-}
-
-FileDescriptor try_listen(const addrinfo& address) {
+// Sets errno where there is none.
+std::optional<Listener> try_listener(const addrinfo& address) {
   FileDescriptor listener(
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int fd = listener.get();
@@ -55,7 +47,10 @@ FileDescriptor try_listen(const addrinfo& address) {
       setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
       bind(fd, address.ai_addr, address.ai_addrlen) == 0 &&
       listen(fd, SOMAXCONN) == 0;
-  return or_none(std::move(listener), listens ? 0 : errno);
+  if (!listens) {
+    return std::nullopt;
+  }
+  return Listener{std::move(listener), local_address(fd).port};
 }
 
 FileDescriptor try_connect(const addrinfo& address) {
@@ -71,7 +66,11 @@ FileDescriptor try_connect(const addrinfo& address) {
       getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
   }
-  return or_none(std::move(connection), error);
+  if (error != 0) {
+    connection.reset();
+  }
+  errno = error;
+  return connection;
 }
 
 // Sets errno where there is none.
@@ -94,15 +93,6 @@ std::optional<Route> try_route(const addrinfo& address) {
     return std::nullopt;
   }
   return Route{local.host, remote.host};
-}
-
-std::optional<Listener> try_listener(const addrinfo& address) {
-  FileDescriptor socket = try_listen(address);
-  if (!socket) {
-    return std::nullopt;
-  }
-  const int port = local_address(socket.get()).port;
-  return Listener{std::move(socket), port};
 }
 
 // What the first address gives for which `attempt` gives something.

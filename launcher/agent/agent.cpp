@@ -102,9 +102,7 @@ void Agent::await_output() {
   if (supervisor_ && supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
     output_deadline_ = Clock::now() + kLastOutputTime;
   }
-  while (!std::exchange(output_done_, false)) {
-    wait_for_events();
-  }
+  wait_while([&] { return !std::exchange(output_done_, false); });
 }
 
 // Whether the nodes' common remote launcher shows what the first one says, too.

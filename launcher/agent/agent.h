@@ -82,6 +82,12 @@ class Agent {
 
   void watch(int fd);
   void unwatch(int fd);
+  template <typename Condition>
+  void wait_while(const Condition& holds) {
+    while (holds()) {
+      wait_for_events();
+    }
+  }
   void wait_for_events();
   int time_left() const;
   void tick();
@@ -91,7 +97,6 @@ class Agent {
   void end_job(int signal);
   void on_exec_error();
   void on_rank_end(size_t index);
-  void on_store_end(int wait_status);
   void reap();
   void watch_ranks(Time now);
   [[noreturn]] void abandon(int exit_code);
@@ -109,7 +114,6 @@ class Agent {
   std::vector<int> ranks_of(std::vector<int> local_ranks) const;
   JobReport make_report();
   JobReport make_attempt_report();
-  std::string conclude_attempt();
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
 

@@ -229,12 +229,6 @@ void Agent::on_rank_end(size_t index) {
   tell_others();
 }
 
-void Agent::on_store_end(int wait_status) {
-  detail_ = "the ranks' store (pid " + std::to_string(attempt_->store) + ") " +
-      describe_end(wait_status) + "; all ranks were ended";
-  send(supervisor_->kill_all(StopReason::kInfrastructure));
-}
-
 // Reaps orphans that came to us, the store, and ranks where there are no
 // pidfds. A rank with one is left for its event, which is due.
 void Agent::reap() {
@@ -253,7 +247,9 @@ void Agent::reap() {
       waitpid(info.si_pid, &status, WNOHANG);
       if (attempt_ && info.si_pid == attempt_->store &&
           supervisor_->running()) {
-        on_store_end(status);
+        detail_ = "the ranks' store (pid " + std::to_string(info.si_pid) +
+            ") " + describe_end(status) + "; all ranks were ended";
+        send(supervisor_->kill_all(StopReason::kInfrastructure));
       }
     } else if (!rank->process) {
       on_rank_end(index);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include <sys/wait.h>
 
 #include <common/scheduler/launch_error.h>
+#include <launcher/private_folder.h>
 
 namespace ddp {
 namespace {
@@ -59,13 +61,9 @@ void Agent::decline() {
 Command Agent::await_command() {
   next_waiting_ = Clock::now() + kMissingTime;
   take_commands();
-  while (!command_) {
-    wait_for_events();
-  }
+  wait_while([&] { return !command_; });
   next_waiting_.reset();
-  Command command = *command_;
-  command_.reset();
-  return command;
+  return *std::exchange(command_, std::nullopt);
 }
 
 void Agent::take_commands() {
@@ -158,9 +156,7 @@ void Agent::run_planned(int index) {
   } else {
     start_attempt(std::move(listener));
   }
-  while (supervisor_->running() && !paused_) {
-    wait_for_events();
-  }
+  wait_while([&] { return supervisor_->running() && !paused_; });
   if (!paused_) {
     end_attempt();
     tell_others();
@@ -213,13 +209,13 @@ void Agent::keep_reason() {
       (why == StopReason::kOtherNode && is_mute())) {
     return;
   }
-  reason_ = conclude_attempt();
+  reason_ = report_text(make_attempt_report());
+  remove_private_folder(attempt_folder(job_.private_folder, attempt_->number));
 }
 
 void Agent::say_reason() {
   if (!reason_.empty()) {
-    say(reason_);
-    reason_.clear();
+    say(std::exchange(reason_, {}));
   }
 }
 

@@ -76,9 +76,7 @@ void Agent::end_paused_ranks() {
     return;
   }
   send(supervisor_->stop_with_others(Clock::now()));
-  while (supervisor_->running()) {
-    wait_for_events();
-  }
+  wait_while([&] { return supervisor_->running(); });
   end_attempt();
   paused_ = false;
 }

@@ -3,7 +3,6 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/private_folder.h>
 
 namespace ddp {
 
@@ -88,13 +87,6 @@ JobReport Agent::make_attempt_report() {
   report.max_restarts = 0;
   report.file.clear();
   return report;
-}
-
-// Of one that is not the last: what is to be said of it.
-std::string Agent::conclude_attempt() {
-  const std::string text = report_text(make_attempt_report());
-  remove_private_folder(attempt_folder(job_.private_folder, attempt_->number));
-  return text;
 }
 
 // That of the first failure; where that rank was stopped before it could end,

@@ -1,7 +1,6 @@
 #include <launcher/etcd/client.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include <curl/curl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <resolv.h>
 #include <sys/socket.h>
 
 #include <launcher/rendezvous/log/log_helper.h>
@@ -28,9 +28,6 @@ constexpr long kWell = 200;
 constexpr long kUnauthorized = 401;
 constexpr long kForbidden = 403;
 constexpr long kUnavailable = 503;
-
-constexpr char kDigits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 size_t take_bytes(char* bytes, size_t, size_t count, void* take) {
   (*static_cast<std::function<void(const std::string&)>*>(take))(
@@ -136,7 +133,8 @@ EtcdClient::Answer EtcdClient::perform(
         reason + "; see cert, key and cacert of --rdzv-conf");
   }
   if (code == CURLE_OPERATION_TIMEDOUT) {
-    answer.text = "it does not answer; do its members have a quorum?";
+    answer.text =
+        "it does not answer; if its members have no quorum, start more of them";
   } else if (!answer.is_complete) {
     answer.text = *reason != '\0' ? reason : curl_easy_strerror(code);
   }
@@ -189,7 +187,7 @@ void EtcdClient::check_member() {
   }
   const auto health = ask("/health", "");
   if (health.is_complete && health.status == kUnavailable) {
-    throw std::runtime_error("it answers, but its members have no quorum");
+    throw std::runtime_error("its members have no quorum: start more of them");
   }
   if (!access_.user.empty()) {
     authenticate();
@@ -270,38 +268,19 @@ void EtcdClient::stream(
 }
 
 std::string to_base64(const std::string& bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const auto count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t j = 0; j < 3; ++j) {
-      const auto byte = j < count ? bytes[i + j] : '\0';
-      group = group << 8 | static_cast<unsigned char>(byte);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-    }
-  }
+  std::string text(bytes.size() / 3 * 4 + 5, '\0'); // with a string's end
+  const auto* from = reinterpret_cast<const unsigned char*>(bytes.data());
+  text.resize(
+      static_cast<size_t>(b64_ntop(from, bytes.size(), &text[0], text.size())));
   return text;
 }
 
+// Empty if the text is none.
 std::string from_base64(const std::string& text) {
-  const std::string digits = kDigits;
-  std::string bytes;
-  uint32_t group = 0;
-  int bits = 0;
-  for (const char each : text) {
-    const auto digit = digits.find(each);
-    if (digit == std::string::npos) {
-      break; // what fills the last group
-    }
-    group = group << 6 | static_cast<uint32_t>(digit);
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      bytes += static_cast<char>(group >> bits & 255);
-    }
-  }
+  std::string bytes(text.size(), '\0');
+  auto* to = reinterpret_cast<unsigned char*>(&bytes[0]);
+  const int size = b64_pton(text.c_str(), to, bytes.size());
+  bytes.resize(static_cast<size_t>(std::max(size, 0)));
   return bytes;
 }
 

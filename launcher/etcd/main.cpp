@@ -30,31 +30,28 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr char kNonce[] = "nonce";
-constexpr char kEntry[] = "log/"; // and a number from 0 on, without holes
+constexpr char kEntry[] = "log/"; // and a random name; they are in etcd's order
 constexpr char kMember[] = "members/"; // and its name
 constexpr size_t kNonceBytes = 16;
-constexpr int kPlaceDigits = 12; // so that keys sort as numbers do
 constexpr milliseconds kJobTime{60000};
 constexpr milliseconds kWatchPause{100};
-
-std::string place_name(uint64_t place) {
-  const auto digits = std::to_string(place);
-  return kEntry + std::string(kPlaceDigits - digits.size(), '0') + digits;
-}
 
 bool is_in(const std::string& folder, const std::string& name) {
   return name.rfind(folder, 0) == 0;
 }
 
-int64_t revision_of(const EtcdClient::Json& answer) {
-  const std::string text = answer.at("header").at("revision");
-  return std::stoll(text);
+int64_t number_in(const EtcdClient::Json& object, const char* name) {
+  return std::stoll(object.at(name).get<std::string>());
 }
 
-/// A log in an etcd, under `ddp/NAME/`. Transactions put entries into free
-/// places, a watch brings them; a member lives as long as its lease. All is
-/// attached to a lease of the job's, which the members keep alive: what is left
-/// of a job whose nodes have all died expires.
+int64_t revision_of(const EtcdClient::Json& answer) {
+  return number_in(answer.at("header"), "revision");
+}
+
+/// A log in an etcd, under `ddp/NAME/`. Entries are in the order of the
+/// revisions that made them, a watch brings them; a member lives as long as its
+/// lease. All is attached to a lease of the job's, which the members keep
+/// alive: what is left of a job whose nodes have all died expires.
 class EtcdLog : public LogEngine {
  public:
   /// Without its agent's beats a member lives as long as --node-timeout, in
@@ -66,7 +63,7 @@ class EtcdLog : public LogEngine {
       override;
   std::string nonce() override;
   void read(const std::function<void(const std::string&)>& take) override;
-  bool append(uint64_t place, const std::string& value) override;
+  void append(const std::string& entry) override;
   std::vector<int64_t> beat(
       const std::string& member,
       int64_t count,
@@ -93,7 +90,7 @@ class EtcdLog : public LogEngine {
       const Json& event,
       const std::function<void(const std::string&)>& take);
 
-  const std::string name_;
+  const std::string folder_;
   const std::chrono::milliseconds silence_;
   EtcdClient reader_;
   EtcdClient writer_;
@@ -101,30 +98,29 @@ class EtcdLog : public LogEngine {
   std::string own_lease_;
   Clock::time_point job_kept_;
   int64_t beats_ = 0;
-  uint64_t read_ = 0; // entries so far
+  int64_t read_ = 0; // the last entry's revision
   std::mutex mutex_;
   std::set<std::string> living_;
   std::map<std::string, int64_t> counts_;
 };
 
 EtcdLog::EtcdLog(const HelperOptions& options)
-    : name_(options.job),
+    : folder_("ddp/" + options.job + "/"),
       silence_(options.nodes.node_timeout),
       reader_(options.nodes),
       writer_(options.nodes) {}
 
 std::string EtcdLog::key(const std::string& name) const {
-  return to_base64("ddp/" + name_ + "/" + name);
+  return to_base64(folder_ + name);
 }
 
 // Without what all of the job's have in common.
 std::string EtcdLog::name_of(const Json& pair) const {
-  return from_base64(pair.at("key"))
-      .substr(std::string("ddp//").size() + name_.size());
+  return from_base64(pair.at("key")).substr(folder_.size());
 }
 
 EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
-  std::string end = "ddp/" + name_ + "/" + name;
+  std::string end = folder_ + name;
   ++end.back();
   return {{"key", key(name)}, {"range_end", to_base64(end)}};
 }
@@ -196,7 +192,7 @@ std::string EtcdLog::nonce() {
   std::string nonce;
   words >> nonce >> job_lease_;
   if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
-    throw LogRefused("ddp/" + name_ + "/ does not belong to ddprun");
+    throw LogRefused(folder_ + " does not belong to ddprun");
   }
   if (job_lease_ != lease) {
     revoke(lease);
@@ -206,7 +202,10 @@ std::string EtcdLog::nonce() {
 }
 
 int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
-  const auto answer = reader_.call("/v3/kv/range", prefix(""));
+  auto all = prefix("");
+  all["sort_order"] = "ASCEND";
+  all["sort_target"] = "CREATE";
+  const auto answer = reader_.call("/v3/kv/range", all);
   const auto pairs = answer.value("kvs", Json::array());
   std::set<std::string> living;
   for (const auto& each : pairs) {
@@ -235,9 +234,12 @@ void EtcdLog::handle(
     const auto member = name.substr(std::string(kMember).size());
     const std::lock_guard<std::mutex> lock(mutex_);
     is_deleted ? living_.erase(member) : living_.insert(member).second;
-  } else if (!is_deleted && name == place_name(read_)) {
-    ++read_;
-    take(from_base64(pair.value("value", "")));
+  } else if (is_in(kEntry, name) && !is_deleted) {
+    const auto revision = number_in(pair, "create_revision");
+    if (revision > read_) {
+      read_ = revision;
+      take(from_base64(pair.value("value", "")));
+    }
   }
 }
 
@@ -267,8 +269,8 @@ void EtcdLog::read(const std::function<void(const std::string&)>& take) {
 }
 
 // A call whose answer was lost is made again, and finds its own value.
-bool EtcdLog::append(uint64_t place, const std::string& value) {
-  return put_if_absent(place_name(place), value, job_lease_) == value;
+void EtcdLog::append(const std::string& entry) {
+  put_if_absent(kEntry + random_hex(kNonceBytes), entry, job_lease_);
 }
 
 // Others see at once that its lease has expired.

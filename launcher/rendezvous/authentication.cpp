@@ -1,7 +1,9 @@
 #include <launcher/rendezvous/authentication.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include <unistd.h>
 
@@ -161,14 +163,10 @@ std::string Authenticator::seal(const std::string& text) const {
 
 std::optional<std::string> Authenticator::open(
     const std::string& sealed) const {
-  if (sealed.size() < kMacSize) {
-    return std::nullopt;
-  }
-  std::string text = sealed.substr(kMacSize);
-  if (!equal(sealed.substr(0, kMacSize), mac(text))) {
-    return std::nullopt;
-  }
-  return text;
+  const size_t size = std::min(sealed.size(), kMacSize);
+  std::string text = sealed.substr(size);
+  const bool is_right = equal(sealed.substr(0, size), mac(text));
+  return is_right ? std::make_optional(std::move(text)) : std::nullopt;
 }
 
 std::string Authenticator::mac(const std::string& text) const {

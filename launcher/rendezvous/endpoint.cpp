@@ -111,23 +111,17 @@ std::string address_to_serve_at(
   if (!nodes.bind.empty()) {
     return address_of_interface(nodes.bind);
   }
-  Addresses own = addresses;
-  own.erase(
-      std::remove_if(
-          own.begin(),
-          own.end(),
-          [](const std::string& each) { return !is_own_address(each); }),
-      own.end());
-  const bool for_this_machine_alone = is_written_as_loopback(nodes.host);
-  for (const std::string& each : own) {
-    if (is_loopback(each) == for_this_machine_alone) {
-      return each;
-    }
-  }
   // Debian's installer gives the machine's own name the address 127.0.1.1, and
   // in Kubernetes a pod's name means something once the pod is ready.
-  const bool is_this_machine =
-      !own.empty() || addresses.empty() || nodes.host == host_name();
+  bool is_this_machine = addresses.empty() || nodes.host == host_name();
+  const bool for_this_machine_alone = is_written_as_loopback(nodes.host);
+  for (const std::string& each : addresses) {
+    const bool is_own = is_own_address(each);
+    if (is_own && is_loopback(each) == for_this_machine_alone) {
+      return each;
+    }
+    is_this_machine = is_this_machine || is_own;
+  }
   if (!is_this_machine) {
     reject_to_serve(nodes, addresses, "that is not one of its addresses");
   }

@@ -61,6 +61,8 @@ struct NodeOptions {
   std::string token;
   /// A node, or the log, is considered lost after this time without a beat.
   std::chrono::milliseconds node_timeout{10000};
+  /// The number of responding nodes that a node watches; the first watches all.
+  int most_watched = 32;
   /// The time that a job with enough nodes waits for more.
   std::chrono::milliseconds last_call{3000};
   /// The time that a job waits for enough nodes.

@@ -136,12 +136,10 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (!entry) {
     machine_.strangers_wrote();
+  } else if (entry->sequence > read_[entry->from]) {
+    read_[entry->from] = entry->sequence;
+    machine_.entry(*entry, now);
   }
-  if (!entry || entry->sequence <= read_[entry->from]) {
-    return;
-  }
-  read_[entry->from] = entry->sequence;
-  machine_.entry(*entry, now);
 }
 
 void Rendezvous::tick(Time now) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -26,23 +27,29 @@
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/log/log_helper.h>
+#include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/sockets.h>
 
 namespace ddp {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::seconds kConnectTime{10};
 // A wait for an entry is renewed that often: firewalls forget quiet
 // connections.
 constexpr std::chrono::seconds kWaitTime{30};
+constexpr std::chrono::hours kNoLimit{24};
 constexpr char kNonce[] = "nonce"; // set before anything else
-constexpr char kEntry[] = "log/"; // and a number from 0 on, without holes
+constexpr char kPosts[] = "posts"; // a queue of entries
+constexpr char kBlock[] = "log/"; // and a number from 0 on, without holes
 constexpr char kBeat[] = "beat/"; // and a member: a counter
 constexpr size_t kNonceSize = 32; // hex digits
-// Takes the place of an empty value, and is no entry: it lacks the space.
-constexpr char kNoEntry[] = "-";
+// Takes the place of an empty value, and has no entry.
+constexpr char kNoBlock[] = "-";
+constexpr size_t kLargestBlock = 1 << 20;
+// All members read each block. The more they are, the rarer are blocks, and the
+// more entries are in one: a start takes as many requests of each member.
+constexpr std::chrono::microseconds kPauseForMember{250};
+constexpr int64_t kMostPaused = 4096;
 
 /// Does something with a store; what goes wrong is told without c10d's advice.
 template <typename Task>
@@ -57,11 +64,14 @@ auto with_reasons(const Task& task) {
   }
 }
 
-std::string entry_key(uint64_t index) {
-  return kEntry + std::to_string(index);
+std::string block_key(uint64_t index) {
+  return kBlock + std::to_string(index);
 }
 
-/// A log in c10d's key-value store, which one node serves.
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+/// A log in c10d's key-value store, which one node serves. Members post entries
+/// to a queue there, and that node's helper moves them into blocks.
 class TcpLog : public LogEngine {
  public:
   SocketAddress serve(int listener) override;
@@ -69,17 +79,15 @@ class TcpLog : public LogEngine {
       override;
   std::string nonce() override;
   void read(const std::function<void(const std::string&)>& take) override;
-  bool append(uint64_t place, const std::string& value) override;
+  void append(const std::string& entry) override;
   std::vector<int64_t> beat(
       const std::string& member,
       int64_t count,
       const std::vector<std::string>& others) override;
 
  private:
-  using StorePointer = c10::intrusive_ptr<c10d::Store>;
-
-  void open(const std::string& host, int port);
-  std::string read_entry(uint64_t index);
+  void open(const SocketAddress& server);
+  std::string read_block(uint64_t index);
 
   StorePointer server_;
   StorePointer reader_; // blocked in a wait most of the time, so on its own
@@ -87,8 +95,21 @@ class TcpLog : public LogEngine {
   std::vector<std::string> watched_;
 };
 
+// `limit`: of the time for an answer.
+StorePointer connect_to(
+    const SocketAddress& server,
+    std::chrono::milliseconds limit) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(server.port);
+  options.waitWorkers = false;
+  options.timeout = kConnectTime;
+  auto store = c10::make_intrusive<c10d::TCPStore>(server.host, options);
+  store->setTimeout(limit);
+  return store;
+}
+
 // For as long as the result lives. Throws c10::Error.
-c10::intrusive_ptr<c10d::Store> serve_store(int listener) {
+StorePointer serve_store(int listener) {
   const SocketAddress address = own_address(listener);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(address.port);
@@ -98,12 +119,44 @@ c10::intrusive_ptr<c10d::Store> serve_store(int listener) {
   return c10::make_intrusive<c10d::TCPStore>(address.host, options);
 }
 
+// All that are there, as a block; waits for the first for some time.
+std::string take_posts(const StorePointer& store) {
+  std::string block;
+  try {
+    int64_t waiting = 1;
+    while (waiting > 0 && block.size() < kLargestBlock) {
+      const auto post = store->queuePop(kPosts, block.empty());
+      if (post.size() <= kLargestEntry) {
+        block += std::to_string(post.size()) + " ";
+        block.append(post.begin(), post.end());
+      }
+      waiting = waiting > 1 ? waiting - 1 : store->queueLen(kPosts);
+    }
+  } catch (const c10::DistStoreError&) { // none came, or anybody took it
+  }
+  return block;
+}
+
+[[noreturn]] void move_posts(const StorePointer& store) {
+  for (uint64_t next = 0;;) {
+    const auto block = take_posts(store);
+    while (!block.empty() &&
+           store->compareSet(block_key(next++), "", block) != block) {
+    }
+    const auto members = store->getNumKeys() - static_cast<int64_t>(next);
+    std::this_thread::sleep_for(
+        kPauseForMember * std::clamp<int64_t>(members, 1, kMostPaused));
+  }
+}
+
 SocketAddress TcpLog::serve(int listener) {
   return with_reasons([&] {
     server_ = serve_store(listener);
     server_->set(kNonce, random_hex(kNonceSize / 2));
     const SocketAddress address = own_address(listener);
-    open(address.host, address.port);
+    open(address);
+    const auto mover = connect_to(address, kWaitTime);
+    std::thread([mover]() noexcept { move_posts(mover); }).detach();
     return address;
   });
 }
@@ -111,19 +164,13 @@ SocketAddress TcpLog::serve(int listener) {
 void TcpLog::connect(
     const SocketAddress& endpoint,
     const std::string& address) {
-  with_reasons([&] { open(address, endpoint.port); });
+  with_reasons([&] { open({address, endpoint.port}); });
 }
 
-void TcpLog::open(const std::string& host, int port) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.waitWorkers = false;
-  options.timeout = kConnectTime;
-  reader_ = c10::make_intrusive<c10d::TCPStore>(host, options);
-  writer_ = c10::make_intrusive<c10d::TCPStore>(host, options);
-  reader_->setTimeout(kWaitTime);
+void TcpLog::open(const SocketAddress& server) {
+  reader_ = connect_to(server, kWaitTime);
   // What hangs may go on: that is for the agent to judge, by missing beats.
-  writer_->setTimeout(std::chrono::hours(24));
+  writer_ = connect_to(server, kNoLimit);
 }
 
 std::string TcpLog::nonce() {
@@ -135,32 +182,39 @@ std::string TcpLog::nonce() {
   return nonce;
 }
 
+// A block has of each entry its size, a space, and the entry.
 void TcpLog::read(const std::function<void(const std::string&)>& take) {
   for (uint64_t index = 0;; ++index) {
-    take(with_reasons([&] { return read_entry(index); }));
-  }
-}
-
-std::string TcpLog::read_entry(uint64_t index) {
-  const std::string key = entry_key(index);
-  for (;;) {
-    const auto start = Clock::now();
-    try {
-      const std::string value = reader_->get_to_str(key);
-      // To append, an empty value is a free place: fill it, so that all readers
-      // find the same there.
-      return value.empty() ? reader_->compareSet(key, "", kNoEntry) : value;
-    } catch (const c10::Error&) {
-      if (Clock::now() - start < kWaitTime) {
-        throw;
+    const auto block = with_reasons([&] { return read_block(index); });
+    for (size_t at = 0; at < block.size();) {
+      char* end = nullptr;
+      const size_t size = std::strtoull(&block[at], &end, 10);
+      at = static_cast<size_t>(end - block.data()) + 1;
+      if (*end != ' ' || size > block.size() - at) {
+        break; // anybody can write there
       }
+      take(block.substr(at, size));
+      at += size;
     }
   }
 }
 
-bool TcpLog::append(uint64_t place, const std::string& value) {
-  return with_reasons([&] {
-    return writer_->compareSet(entry_key(place), "", value) == value;
+std::string TcpLog::read_block(uint64_t index) {
+  const std::string key = block_key(index);
+  for (;;) {
+    try {
+      const std::string value = reader_->get_to_str(key);
+      // To compareSet(), an empty value is a free place: fill it, so that all
+      // readers find the same there.
+      return value.empty() ? reader_->compareSet(key, "", kNoBlock) : value;
+    } catch (const c10::DistStoreError&) { // none for a while
+    }
+  }
+}
+
+void TcpLog::append(const std::string& entry) {
+  with_reasons([&] {
+    writer_->queuePush(kPosts, {entry.begin(), entry.end()});
   });
 }
 
@@ -172,15 +226,18 @@ std::vector<int64_t> TcpLog::beat(
     std::vector<std::string> keys;
     for (const std::string& each : others) {
       keys.push_back(kBeat + each);
-      if (others != watched_) { // reading waits for keys to exist
-        writer_->compareSet(keys.back(), "", "0");
-      }
     }
-    watched_ = others;
     keys.push_back(kBeat + member);
     // Not by add(): the store hangs up where the value is no number, and
     // anybody can have put that there.
     writer_->set(keys.back(), std::to_string(count));
+    // Reading waits for keys to exist; a member's does before it posts.
+    if (others != watched_ && !writer_->check(keys)) {
+      for (const std::string& each : keys) {
+        writer_->compareSet(each, "", "0");
+      }
+    }
+    watched_ = others;
     const auto counts = writer_->multiGet(keys);
     std::vector<int64_t> result;
     for (size_t i = 0; i < others.size(); ++i) {
@@ -190,10 +247,6 @@ std::vector<int64_t> TcpLog::beat(
     }
     return result;
   });
-}
-
-bool is_listener(const std::string& descriptor) {
-  return local_address(std::atoi(descriptor.c_str())).port > 0;
 }
 
 // By numbers: the names of the levels differ over versions.
@@ -221,8 +274,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN); // a client that dies shall not end the store
   // Not that an address has no name, or that a client died.
   FLAGS_caffe2_log_level = ddp::kErrors;
-  if (count == 1 && ddp::is_listener(arguments[0])) {
-    ddp::serve(std::atoi(arguments[0].c_str()));
+  const int listener = count == 1 ? std::atoi(arguments[0].c_str()) : -1;
+  if (ddp::local_address(listener).port > 0) {
+    ddp::serve(listener);
   }
   // What goes wrong is told to the agent, which says it once.
   FLAGS_caffe2_log_level = ddp::kFatalErrors;

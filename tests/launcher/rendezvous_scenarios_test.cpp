@@ -250,6 +250,44 @@ TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
   CHECK(lost(kDead) == "b");
 }
 
+// However many of the first are lost at once.
+TEST_CASE("The nodes of a large job watch some of each other", "[unit]") {
+  NodeStateMachine::Time now;
+  NodeInfo self;
+  self.id = "n99";
+  NodeStateMachine machine(at_server(settings(100, 100)), self, now);
+  machine.connected("10.0.0.1", false, now);
+  Entry join = machine.take_actions().at(0).entry;
+  std::map<std::string, int64_t> counts;
+  for (int i = 0; i < 100; ++i) {
+    join.from = join.node.id = "n" + std::to_string(i);
+    counts[join.from] = 0;
+    machine.entry(join, now);
+  }
+  std::set<std::string> lost;
+  const auto pass = [&](int time, int first_alive) {
+    for (int i = 0; i < time; ++i) {
+      now += seconds(1);
+      for (auto& [id, count] : counts) {
+        count += std::stoi(id.substr(1)) >= first_alive ? 1 : 0;
+      }
+      machine.beats(counts, now);
+      for (const auto& action : machine.take_actions()) {
+        lost.insert(action.entry.about);
+      }
+    }
+  };
+  pass(1, 0);
+  CHECK(machine.watched().size() == 32);
+  pass(60, 0);
+  CHECK(machine.watched().size() == 32);
+  pass(60, 50); // others report those before
+  CHECK(lost.empty());
+  CHECK(machine.watched().size() == 50 + 32);
+  pass(60, 99);
+  CHECK(lost.size() == 99);
+}
+
 TEST_CASE("The nodes that reach a service go on", "[unit]") {
   RunningJob job(at_server(settings(1, 4)), 4);
   SECTION("dead") {

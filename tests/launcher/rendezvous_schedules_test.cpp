@@ -19,6 +19,7 @@ void run_schedule(unsigned seed) {
   auto with = settings(least, most, pick(4));
   with.etcd.resize(pick(2) == 0 ? 1 : 0);
   with.loses_entries = true;
+  with.most_watched = 1 + static_cast<int>(seed % 3);
   SimulatedJob job(with, 0, seed);
   const bool wants_ranks = pick(3) == 0;
   const auto add_node = [&] {

@@ -44,6 +44,22 @@ TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
   CHECK(order({{"a", 5}, {"b", -1}}) == "b, a");
 }
 
+TEST_CASE("A plan of the most nodes is an entry", "[unit]") {
+  Entry plan = entry_of(Entry::Type::kPlan, "a", 1);
+  plan.plan.nodes.resize(16384);
+  for (NodeInfo& each : plan.plan.nodes) {
+    each.id = random_hex(8);
+  }
+  const Authenticator authenticator("", "");
+  const std::string sealed = authenticator.seal(entry_text(plan));
+  CHECK(sealed.size() > 256 * 1024);
+  CHECK(sealed.size() <= kLargestEntry);
+  const auto read = parse_entry(authenticator.open(sealed).value());
+  REQUIRE(read);
+  CHECK(read->plan.nodes.size() == 16384);
+  CHECK(read->plan.index_of(plan.plan.nodes.back().id) == 16383);
+}
+
 TEST_CASE("A node that was lost does not join by the same id", "[unit]") {
   const bool outlives_jobs = GENERATE(false, true);
   Membership log(outlives_jobs);
@@ -127,6 +143,24 @@ TEST_CASE("^C ends a search for the job behind firewalls", "[rendezvous]") {
   CHECK(job.wait_after(SIGINT) == 128 + SIGINT);
   // Two seconds for each of them.
   CHECK(Clock::now() - start < std::chrono::seconds(15));
+}
+
+TEST_CASE("a node whose token differs ends with 2", "[rendezvous]") {
+  const std::string options =
+      "--nnodes=2 --rdzv-endpoint=127.0.0.1:" + std::to_string(free_port()) +
+      " --join-timeout=";
+  LaunchedJob first(
+      words(options + "60 --rdzv-conf=is_host=1 true"),
+      {{{"DDP_TOKEN", "one"}}});
+  LaunchedJob second(
+      words(options + "6 --rdzv-conf=is_host=0 true"),
+      {{{"DDP_TOKEN", "two"}}});
+  CHECK(second.wait() == 2);
+  CHECK_THAT(
+      second.err(),
+      Has("a node uses a different token (DDP_TOKEN, --token), --rdzv-id or "
+          "version of ddprun: use the same on all"));
+  CHECK(first.wait_after(SIGINT) == 128 + SIGINT);
 }
 
 TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {

@@ -96,7 +96,7 @@ class LogProcess {
   Texts entries;
   std::map<std::string, int64_t> beats;
   int beat_events = 0;
-  Texts watched;
+  std::set<std::string> watched;
   std::string lost;
 
  private:

@@ -66,7 +66,6 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
 
 TEST_CASE("the same text from two members is two entries", "[rendezvous]") {
   Trio trio;
-  // Where the second looks for a free place first, it finds the host's.
   trio.second.stop();
   trio.host.log().post("equal");
   wait_until(trio.all, [&] { return trio.host.entries.size() == 1; });
@@ -131,16 +130,23 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
   python_with_torch(); // it forges what is in the store
   trio.second.log().post("first");
   wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
-  // Reads them, and looks for a free place among them, after the others.
+  // Reads them, and posts, after the others.
   trio.third.stop();
   trio.third.log().post("third");
   REQUIRE(run_with_store(
       trio.port,
-      "store.set(\"log/1\", \"x \" + \"y\" * (64 * 1024 + 1))\n"
+      "def block(size):\n"
+      "    return str(size) + \" \" + \"x\" * size\n"
+      "store.set(\"log/1\", block(320 * 1024 + 1))\n"
       "store.set(\"log/2\", \"\")\n"
       "store.set(\"log/3\", \"nospace\")\n"
-      "store.set(\"log/4\", \"x \")\n"
-      "store.set(\"log/5\", \"z \" + \"z\" * (4 << 20))\n"
+      "store.set(\"log/4\", \"2 x\")\n"
+      "store.set(\"log/5\", \"-1 x\")\n"
+      "store.set(\"log/6\", \"123\")\n"
+      "store.set(\"log/7\", \"18446744073709551615 x\")\n"
+      "store.set(\"log/8\", block(4 << 20))\n"
+      "store.queue_push(\"posts\", \"x\" * (7 << 20))\n"
+      "store.set(\"posts\", \"no queue\")\n"
       "store.set(\"beat/b\", \"no number\")\n"
       "store.set(\"beat/c\", \"1\")\n"));
   trio.host.watched = {"b"};

@@ -219,7 +219,11 @@ void SimulatedNodes::beat(int index) {
       log.returned[id] = now_;
     }
     log.heard[id] = now_;
-    node.machine->beats(log.beats, now_);
+    std::map<std::string, int64_t> beats;
+    for (const auto& each : node.machine->watched()) {
+      beats[each] = log.beats[each];
+    }
+    node.machine->beats(beats, now_);
   }
 }
 

@@ -27,36 +27,51 @@ TYPES = ("join", "leave", "lost", "plan", "ready", "start", "failed",
 
 def seal(entry):
     text = json.dumps({
-        **json.loads(recorded[0].split(b" ", 1)[1][64:]), "sequence": 1,
+        **json.loads(recorded[0][64:]), "sequence": 1,
         "epoch": 1, "code": 99, "text": "intruder", **entry,
         "type": TYPES.index(entry["type"])})
     key = mac(token.encode(), "ddprun " + job).digest()
     parts = "".join(f"{len(each)}:{each}" for each in (nonce, job, text))
-    return "i:1 " + mac(key, parts).hexdigest() + text
+    return mac(key, parts).hexdigest() + text
+
+
+def entries_in(block):
+    while block:
+        size, rest = block.split(b" ", 1)
+        yield rest[:int(size)]
+        block = rest[int(size):]
 
 
 recorded = []
-while store.check([f"log/{len(recorded)}"]):
-    recorded.append(store.get(f"log/{len(recorded)}"))
-place = len(recorded)
+place = 0
+while store.check([f"log/{place}"]):
+    recorded += entries_in(store.get(f"log/{place}"))
+    place += 1
 
 
 def append(value):
     global place
-    store.set(f"log/{place}", value)
-    place += 1
+    if isinstance(value, str):
+        value = value.encode()
+    for each in (b"%d %s" % (len(value), value), value):
+        store.set(f"log/{place}", each)
+        place += 1
+
+
+def writer_of(entry):
+    return json.loads(entry[64:])["from"]
 
 
 if knows_token:
-    first = recorded[0].split(b":")[0].decode()
+    first = writer_of(recorded[0])
     append(seal({"type": "end", "from": first, "sequence": 1 << 50}))
     sys.exit()
 
-members = {entry.split(b":")[0].decode() for entry in recorded}
+members = {writer_of(entry) for entry in recorded}
 for entry in recorded:  # all that was ever said, once more
     append(entry)
-for entry in recorded:  # and as if somebody else had
-    append(b"i:" + entry.split(b":", 1)[1].replace(b'"epoch":1', b'"epoch":2'))
+for entry in recorded:  # and of another epoch
+    append(entry.replace(b'"epoch":1', b'"epoch":2'))
 for member in members:
     for kind in ("end", "failed", "leave", "stopped", "finished", "re_rendezvous"):
         append(seal({"type": kind, "from": member, "sequence": 1 << 40}))
@@ -66,13 +81,16 @@ for member in members:
                  "sequence": 1 << 42, "plan": {
                      "epoch": 2, "restarts": 0, "max_restarts": 9,
                      "nodes": [member]}}))
-for value in (b"", b" ", b"i:1 ", b"no space", b"i:1 " + b"f" * 64 + b"{}",
-              b"i:1 " + b"\xff\x00" * 1000, b"\x00", b"i:1 " + b"[" * 60000,
-              b"i:1 " + b"f" * (64 * 1024), b"i:1 " + b"x" * (3 << 20)):
+for value in (b"", b" ", b"1 ", b"no space", b"f" * 64 + b"{}",
+              b"\xff\x00" * 1000, b"\x00", b"[" * 60000, b"-1 x",
+              b"99999999999999999999999999 x", b"18446744073709551615 x",
+              b"f" * (320 * 1024), b"x" * (3 << 20)):
     append(value)
+    store.queue_push("posts", value)
 for number in range(300):
-    append(f"i:{number} noise")
-store.set(f"log/{place + 5}", "i:1 beyond a hole")
+    append(f"{number} noise")
+store.set("posts", "no queue")
+store.set(f"log/{place + 5}", "7 beyond a hole")
 store.set("other", "x" * (3 << 20))
 store.set("beat/nobody", "9" * (2 << 20))
 for member in members:

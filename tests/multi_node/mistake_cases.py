@@ -78,7 +78,7 @@ def wrong_token(nodes):
     """A node with another token takes no part, and disturbs nobody."""
     nodes.start(0)
     nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
-    nodes.finish([2], 124, 30)
+    nodes.finish([2], 2, 30)
     nodes.require_said("a node uses a different token", 0, 2)
     nodes.start(1)
     nodes.wait_for_ranks(2, (0, 1))

@@ -131,14 +131,22 @@ bool is_valid(const Entry& entry) {
 } // namespace
 
 std::string entry_text(const Entry& entry) {
-  return json(entry).dump(-1, ' ', false, json::error_handler_t::replace);
+  json value = entry;
+  const json empty = Entry();
+  for (const auto& each : empty.items()) {
+    if (value[each.key()] == each.value()) {
+      value.erase(each.key()); // a reader puts it back
+    }
+  }
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::optional<Entry> parse_entry(const std::string& text) {
   try {
-    const auto value = parse_bounded_json(text);
-    auto entry = value ? std::make_optional(value->get<Entry>()) : std::nullopt;
-    return entry && is_valid(*entry) ? entry : std::nullopt;
+    json value = Entry();
+    value.update(parse_bounded_json(text).value());
+    auto entry = value.get<Entry>();
+    return is_valid(entry) ? std::make_optional(entry) : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt; // of somebody who knows the token, but another version
   }

@@ -17,7 +17,6 @@
 #include <common/poll_until.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/log/entry.h>
 #include <launcher/rendezvous/log/shared_log.h>
@@ -34,6 +33,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     cacert,
     user,
     password_file)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    NodeOptions,
+    host,
+    port,
+    etcd,
+    etcd_access,
+    bind,
+    local_address)
 
 namespace {
 
@@ -71,7 +78,6 @@ class LogHelper {
   void read_entries();
   void serve_agent();
   void handle(const std::string& message);
-  void append(const std::string& text);
   void watch(const std::string& members);
   void keep_last_will(const std::string& text);
   [[noreturn]] void leave();
@@ -85,9 +91,7 @@ class LogHelper {
   bool serves_ = false;
   FileDescriptor served_at_;
   std::string unreachable_; // why
-  std::atomic<uint64_t> read_{0}; // entries so far
   std::atomic_flag lost_ = ATOMIC_FLAG_INIT;
-  uint64_t next_free_ = 0; // no place before this one is
   std::string last_will_;
   Clock::time_point alive_at_; // the agent
   int64_t beats_ = 0; // of its own, so far
@@ -100,7 +104,7 @@ void LogHelper::run() {
   guard([this] { serve_agent(); });
   // The agent has gone.
   if (!last_will_.empty()) {
-    guard([this] { append(last_will_); });
+    guard([this] { engine_.append(last_will_); });
   }
   _exit(0);
 }
@@ -229,15 +233,9 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
 }
 
 void LogHelper::read_entries() {
-  engine_.read([this](const std::string& value) {
-    ++read_;
-    // Before the space is what makes the value the only one of its kind; what
-    // anybody else has put there may lack it.
-    const size_t space = value.find(' ');
-    const size_t size =
-        space == std::string::npos ? 0 : value.size() - space - 1;
-    if (size > 0 && size <= kLargestEntry) {
-      tell(EventKind::kEntry, value.substr(space + 1));
+  engine_.read([this](const std::string& entry) {
+    if (!entry.empty() && entry.size() <= kLargestEntry) {
+      tell(EventKind::kEntry, entry);
     }
   });
 }
@@ -265,7 +263,7 @@ void LogHelper::serve_agent() {
 void LogHelper::handle(const std::string& message) {
   const std::string text = message.substr(1);
   if (message[0] == log_message::kPost) {
-    append(text);
+    engine_.append(text);
   } else if (message[0] == log_message::kWatch) {
     watch(text);
   } else if (message[0] == log_message::kLastWill && !serves_) {
@@ -291,14 +289,6 @@ void LogHelper::keep_last_will(const std::string& text) {
   last_will_ = text;
   std::signal(SIGUSR1, [](int) { alarm(kLastWillSeconds); });
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
-}
-
-void LogHelper::append(const std::string& text) {
-  // No two values are the same, so who finds its own there has written it.
-  const std::string value = options_.member + ":" + random_hex(8) + " " + text;
-  next_free_ = std::max<uint64_t>(next_free_, read_);
-  while (!engine_.append(next_free_++, value)) {
-  }
 }
 
 void LogHelper::watch(const std::string& members) {
@@ -339,33 +329,19 @@ std::string helper_word(const HelperOptions& options) {
   const json value{
       {"member", options.member},
       {"job", options.job},
-      {"host", nodes.host},
-      {"port", nodes.port},
+      {"nodes", nodes},
       {"hosts_log", nodes.hosts_log ? json(*nodes.hosts_log) : json()},
-      {"etcd", nodes.etcd},
-      {"etcd_access", nodes.etcd_access},
-      {"bind", nodes.bind},
-      {"local_address", nodes.local_address},
       {"node_timeout", nodes.node_timeout.count()}};
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 HelperOptions helper_options(const std::string& word) {
   const json value = json::parse(word);
-  HelperOptions options;
-  NodeOptions& nodes = options.nodes;
-  value.at("member").get_to(options.member);
-  value.at("job").get_to(options.job);
-  value.at("host").get_to(nodes.host);
-  value.at("port").get_to(nodes.port);
-  value.at("etcd").get_to(nodes.etcd);
-  value.at("etcd_access").get_to(nodes.etcd_access);
-  value.at("bind").get_to(nodes.bind);
-  value.at("local_address").get_to(nodes.local_address);
-  nodes.node_timeout =
+  HelperOptions options{value.at("member"), value.at("job"), value.at("nodes")};
+  options.nodes.node_timeout =
       std::chrono::milliseconds(value.at("node_timeout").get<int64_t>());
   if (!value.at("hosts_log").is_null()) {
-    nodes.hosts_log = value["hosts_log"].get<bool>();
+    options.nodes.hosts_log = value["hosts_log"].get<bool>();
   }
   return options;
 }

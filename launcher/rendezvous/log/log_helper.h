@@ -35,12 +35,11 @@ class LogEngine {
   /// The nonce of this log: hex digits.
   virtual std::string nonce() = 0;
 
-  /// Passes the value of each place to `take`, from the first place on, as soon
-  /// as it is set. Does not return.
+  /// Passes each entry to `take`, in the same order on all members, from the
+  /// first one on. What is no entry may be among them. Does not return.
   virtual void read(const std::function<void(const std::string&)>& take) = 0;
-  /// Sets a place to `value`, which must be unique, if the place is free.
-  /// Returns whether the place has this value.
-  virtual bool append(uint64_t place, const std::string& value) = 0;
+  /// Appends an entry, by a number of requests that does not depend on others.
+  virtual void append(const std::string& entry) = 0;
 
   /// Publishes the number of this member's beats, and returns the numbers of
   /// `others`: 0 for a member without beats, kDead for a member that is known

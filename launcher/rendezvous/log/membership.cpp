@@ -14,13 +14,6 @@ Membership Membership::after_job() const {
   return fresh;
 }
 
-bool Membership::is_confirmed() const {
-  return std::all_of(
-      plan.nodes.begin(), plan.nodes.end(), [&](const NodeInfo& each) {
-        return ready_.count(each.id) != 0;
-      });
-}
-
 const NodeInfo* Membership::find(const std::string& id) const {
   const auto found =
       std::find_if(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
@@ -46,8 +39,8 @@ std::vector<NodeInfo> Membership::survivors() const {
 
 std::vector<NodeInfo> Membership::awaited() const {
   std::vector<NodeInfo> found;
-  for (const NodeInfo& each : survivors()) {
-    if (idle_.count(each.id) == 0 && finished.count(each.id) == 0) {
+  for (const NodeInfo& each : plan.nodes) {
+    if (busy_.count(each.id) != 0) {
       found.push_back(each);
     }
   }
@@ -55,9 +48,7 @@ std::vector<NodeInfo> Membership::awaited() const {
 }
 
 bool Membership::in_epoch(const Entry& entry) const {
-  const bool goes_on = phase == Phase::kStarting || phase == Phase::kRunning ||
-      phase == Phase::kStopping;
-  return goes_on && entry.epoch == plan.epoch && has(entry.from) &&
+  return has_epoch() && entry.epoch == plan.epoch && has(entry.from) &&
       plan.index_of(entry.from) >= 0;
 }
 
@@ -90,13 +81,24 @@ void Membership::apply(const Entry& entry) {
     case Entry::Type::kPlan:
       start_epoch(entry);
       break;
-    case Entry::Type::kReady:
+    case Entry::Type::kEnd:
+      end(entry);
+      break;
+    default:
       if (in_epoch(entry)) {
-        ready_.insert(entry.from);
+        go_on(entry);
       }
+  }
+}
+
+// What one of the epoch's nodes says of it.
+void Membership::go_on(const Entry& entry) {
+  switch (entry.type) {
+    case Entry::Type::kReady:
+      ready_.insert(entry.from);
       break;
     case Entry::Type::kStart:
-      if (in_epoch(entry) && phase == Phase::kStarting && is_confirmed() &&
+      if (phase == Phase::kStarting && is_confirmed() &&
           plan.index_of(entry.from) == 0) {
         address = entry.address;
         port = entry.port;
@@ -104,29 +106,21 @@ void Membership::apply(const Entry& entry) {
       }
       break;
     case Entry::Type::kFailed:
-      if (in_epoch(entry)) {
-        add_failure(entry);
-      }
-      break;
-    case Entry::Type::kStopped:
-      if (in_epoch(entry)) {
-        idle_.insert(entry.from);
-        conclude_epoch();
-      }
+      add_failure(entry);
       break;
     case Entry::Type::kFinished:
-      if (in_epoch(entry)) {
-        finished.insert(entry.from);
-        conclude_epoch();
-      }
+      finished.insert(entry.from);
+      [[fallthrough]];
+    case Entry::Type::kStopped:
+      busy_.erase(entry.from);
+      conclude_epoch();
       break;
     case Entry::Type::kRegroup:
-      if (in_epoch(entry) && entry.from == leader()) {
+      if (entry.from == leader()) {
         stop(Cause::kNodes, entry.text);
       }
       break;
-    case Entry::Type::kEnd:
-      end(entry);
+    default:
       break;
   }
 }
@@ -143,27 +137,19 @@ void Membership::remove(const std::string& id, const std::string& why) {
     return;
   }
   const bool matters = plan.index_of(id) >= 0 && finished.count(id) == 0;
-  nodes.erase(
-      std::remove_if(
-          nodes.begin(),
-          nodes.end(),
-          [&](const NodeInfo& each) { return each.id == id; }),
-      nodes.end());
+  nodes.erase(nodes.begin() + (find(id) - nodes.data()));
+  busy_.erase(id);
   if (outlives_jobs_ && survivors().empty()) {
-    forget_job();
+    // Nobody is left of the job: those that came later begin another.
+    Membership next = after_job();
+    next.nodes = std::move(nodes);
+    *this = std::move(next);
     return;
   }
   if (matters) {
     stop(Cause::kNodes, why);
   }
   conclude_epoch();
-}
-
-// Nobody is left of it: those that came later begin another.
-void Membership::forget_job() {
-  Membership next = after_job();
-  next.nodes = std::move(nodes);
-  *this = std::move(next);
 }
 
 void Membership::start_epoch(const Entry& entry) {
@@ -179,13 +165,13 @@ void Membership::start_epoch(const Entry& entry) {
   plan = next;
   for (NodeInfo& each : plan.nodes) {
     each = *find(each.id);
+    busy_.insert(each.id);
   }
   ready_.clear();
   phase = Phase::kStarting;
   cause = Cause::kNone;
   cause_text.clear();
   failure.reset();
-  idle_.clear();
   finished.clear();
 }
 
@@ -201,7 +187,7 @@ void Membership::add_failure(const Entry& entry) {
 // Where an epoch goes on: the first cause counts, but that a job is to end goes
 // before all, and a lost node before the failures that it caused elsewhere.
 void Membership::stop(Cause why, const std::string& text) {
-  if (phase == Phase::kGathering || phase == Phase::kEnded) {
+  if (!has_epoch()) {
     return;
   }
   const bool explains = why == Cause::kNodes && cause == Cause::kFailure &&
@@ -239,9 +225,7 @@ void Membership::end(const Entry& entry) {
 
 // Once no rank is left: the job is over, or the leader plans anew.
 void Membership::conclude_epoch() {
-  const bool goes_on = phase == Phase::kStarting || phase == Phase::kRunning ||
-      phase == Phase::kStopping;
-  if (!goes_on || !awaited().empty()) {
+  if (!has_epoch() || !busy_.empty()) {
     return;
   }
   if (phase != Phase::kStopping) { // all that are left have finished

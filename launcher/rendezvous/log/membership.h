@@ -53,7 +53,9 @@ class Membership {
   /// The nodes of the last plan that have neither left nor been lost.
   std::vector<NodeInfo> survivors() const;
   /// Whether all nodes of the last plan have read it.
-  bool is_confirmed() const;
+  bool is_confirmed() const {
+    return ready_.size() == plan.nodes.size();
+  }
   /// Whether the epoch stops because of a failure and no restart is left.
   bool has_failed() const {
     return cause == Cause::kFailure && plan.restarts >= plan.max_restarts;
@@ -88,10 +90,13 @@ class Membership {
 
  private:
   Membership after_job() const;
+  bool has_epoch() const {
+    return phase != Phase::kGathering && phase != Phase::kEnded;
+  }
   bool in_epoch(const Entry& entry) const;
+  void go_on(const Entry& entry);
   void join(const Entry& entry);
   void remove(const std::string& id, const std::string& why);
-  void forget_job();
   void start_epoch(const Entry& entry);
   void add_failure(const Entry& entry);
   void stop(Cause why, const std::string& text);
@@ -101,7 +106,7 @@ class Membership {
   bool outlives_jobs_;
   std::set<std::string> ready_; // of the last plan's nodes
   std::set<std::string> enders_;
-  std::set<std::string> idle_; // whose ranks have all ended
+  std::set<std::string> busy_; // whose ranks have yet to end
   std::set<std::string> lost_; // in this log
 };
 

@@ -102,13 +102,13 @@ void NodeStateMachine::entry(const Entry& entry, Time now) {
   if (had_job && log_.plan.nodes.empty() && log_.has(self_.id)) {
     calm_until_ = now + options_.node_timeout / 2;
   }
-  if (entry.type == Type::kJoin && log_.has(self_.id) &&
-      entry.from == self_.id && state_ == State::kJoined) {
-    check_fit(now);
-  }
   if (entry.type == Type::kJoin) {
     last_join_ = now;
     heard_[entry.from] = {-1, now};
+    if (entry.from == self_.id && log_.has(self_.id) &&
+        state_ == State::kJoined) {
+      check_fit(now);
+    }
   }
   if (log_.phase == Phase::kGathering && before != Phase::kGathering) {
     gathering_since_ = now;
@@ -131,7 +131,9 @@ void NodeStateMachine::beats(
   for (auto& [id, heard] : heard_) {
     const auto found = counts.find(id);
     const int64_t count = found == counts.end() ? -1 : found->second;
-    if (count == kDead) {
+    if (watched_.count(id) == 0) {
+      heard = {-1, now};
+    } else if (count == kDead) {
       heard.at = now - 2 * options_.node_timeout;
     } else if (count != heard.count) {
       heard = {count, now};
@@ -140,6 +142,7 @@ void NodeStateMachine::beats(
   if (connected_ && state_ != State::kLeaving) {
     report_silence(now);
   }
+  choose_watched(now);
   tick(now);
 }
 
@@ -300,7 +303,7 @@ void NodeStateMachine::follow(Time now) {
     lead(now);
   } else if (now >= gathering_since_ + options_.join_timeout) {
     exit(
-        kExitTimeout,
+        options_.has_service() ? kExitInfrastructure : kExitTimeout,
         "after " + describe_time(options_.join_timeout) + ": " + awaited());
   }
 }
@@ -365,16 +368,6 @@ void NodeStateMachine::take_part() {
 
 std::string NodeStateMachine::endpoint() const {
   return describe_endpoint(options_.host, options_.port);
-}
-
-std::vector<std::string> NodeStateMachine::watched() const {
-  std::vector<std::string> ids;
-  for (const NodeInfo& each : log_.nodes) {
-    if (each.id != self_.id) {
-      ids.push_back(each.id);
-    }
-  }
-  return ids;
 }
 
 } // namespace ddp

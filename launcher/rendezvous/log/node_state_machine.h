@@ -107,7 +107,9 @@ class NodeStateMachine {
     return self_;
   }
   /// The nodes whose beats are needed.
-  std::vector<std::string> watched() const;
+  const std::set<std::string>& watched() const {
+    return watched_;
+  }
   /// One line about the event for which the node waits.
   std::string awaited() const;
 
@@ -138,7 +140,9 @@ class NodeStateMachine {
   void gather(Time now);
   void re_rendezvous(Time now);
   void post_plan(std::vector<NodeInfo> nodes);
+  bool is_silent(const std::string& id, Time now) const;
   void report_silence(Time now);
+  void choose_watched(Time now);
   std::vector<NodeInfo> candidates() const;
   bool takes_others() const;
   void schedule(Time now);
@@ -169,6 +173,7 @@ class NodeStateMachine {
   Time gathering_since_;
   Time last_join_;
   std::map<std::string, Heard> heard_;
+  std::set<std::string> watched_;
   std::string unreachable_;
   bool has_strangers_ = false;
   Time calm_until_; // until then, an abandoned job stops its ranks

@@ -133,33 +133,47 @@ std::string NodeStateMachine::awaited() const {
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes) + ")" +
       (has_strangers_ ? "; a node uses a different token (DDP_TOKEN, --token), "
-                        "--rdzv-id or version of ddprun"
+                        "--rdzv-id or version of ddprun: use the same on all"
                       : "");
 }
 
 // What one node decides for all
 
+bool NodeStateMachine::is_silent(const std::string& id, Time now) const {
+  const auto found = heard_.find(id);
+  return id != self_.id && found != heard_.end() &&
+      now - found->second.at > options_.node_timeout;
+}
+
 // The first node that is heard says which others are silent.
 void NodeStateMachine::report_silence(Time now) {
-  const auto is_silent = [&](const std::string& id) {
-    return id != self_.id && now - heard_[id].at > options_.node_timeout;
-  };
+  const auto& nodes = log_.nodes;
+  const auto first =
+      std::find_if(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
+        return !is_silent(each.id, now);
+      });
+  if (first == nodes.end() || first->id != self_.id) {
+    return;
+  }
   for (const NodeInfo& each : log_.nodes) {
-    if (each.id == self_.id) {
-      break;
-    }
-    if (!is_silent(each.id)) {
-      return; // it will say so
+    if (is_silent(each.id, now) && reported_.insert(each.id).second) {
+      Entry& entry = post(Type::kLost);
+      entry.about = each.id;
+      entry.text = "node " + each.host + " has not responded for " +
+          describe_time(options_.node_timeout) + " (--node-timeout)";
     }
   }
-  for (const std::string& id : watched()) {
-    if (is_silent(id) && reported_.insert(id).second) {
-      const NodeInfo* node = log_.find(id);
-      Entry& entry = post(Type::kLost);
-      entry.about = id;
-      entry.text = "node " + (node == nullptr ? id : node->host) +
-          " has not responded for " + describe_time(options_.node_timeout) +
-          " (--node-timeout)";
+}
+
+// Enough to know whether a node before this one is heard.
+void NodeStateMachine::choose_watched(Time now) {
+  const bool is_leader = log_.leader() == self_.id;
+  int heard = 0;
+  watched_.clear();
+  for (const NodeInfo& each : log_.nodes) {
+    if (each.id != self_.id && (is_leader || heard < options_.most_watched)) {
+      watched_.insert(each.id);
+      heard += is_silent(each.id, now) ? 0 : 1;
     }
   }
 }
@@ -199,21 +213,22 @@ bool NodeStateMachine::takes_others() const {
 }
 
 void NodeStateMachine::gather(Time now) {
-  std::vector<NodeInfo> nodes = candidates();
-  const auto count = static_cast<int>(nodes.size());
   const bool is_first = log_.plan.nodes.empty();
   const bool is_late = now >= last_join_ + options_.last_call;
   const auto survivors = static_cast<int>(log_.survivors().size());
-  const bool is_over =
-      !is_first && survivors < options_.least && !takes_others();
-  const bool is_full = count == options_.most;
-  if (is_over) {
+  const auto enough = static_cast<size_t>(
+      is_first && !is_late ? options_.most : options_.least);
+  std::vector<NodeInfo> nodes;
+  if (log_.nodes.size() >= enough) { // not at each of many joins
+    nodes = candidates();
+  }
+  if (!is_first && survivors < options_.least && !takes_others()) {
     post_end(kExitInfrastructure, log_.cause_text);
-  } else if (count >= options_.least && (is_full || !is_first || is_late)) {
+  } else if (nodes.size() >= enough) {
     post_plan(std::move(nodes));
   } else if (now >= gathering_since_ + options_.join_timeout) {
     post_end(
-        kExitTimeout,
+        has_strangers_ ? kExitUsage : kExitTimeout,
         "after " + describe_time(options_.join_timeout) + " still " +
             awaited());
   }
@@ -234,10 +249,12 @@ void NodeStateMachine::post_plan(std::vector<NodeInfo> nodes) {
 void NodeStateMachine::re_rendezvous(Time now) {
   const Plan& plan = log_.plan;
   const bool has_room = static_cast<int>(plan.nodes.size()) < options_.most;
+  if (!has_room || regrouped_epoch_ == plan.epoch || !log_.finished.empty()) {
+    return;
+  }
   const std::vector<NodeInfo> nodes = candidates();
   const bool may_grow = static_cast<int>(nodes.size()) < options_.most;
-  if (!has_room || regrouped_epoch_ == plan.epoch || !log_.finished.empty() ||
-      (may_grow && now < last_join_ + options_.last_call)) {
+  if (may_grow && now < last_join_ + options_.last_call) {
     return;
   }
   std::vector<NodeInfo> newcomers;

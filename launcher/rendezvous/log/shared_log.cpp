@@ -133,7 +133,7 @@ void SharedLog::set_last_will(const std::string& text) {
   send(log_message::kLastWill + text);
 }
 
-void SharedLog::watch(const std::vector<std::string>& members) {
+void SharedLog::watch(const std::set<std::string>& members) {
   std::string message(1, log_message::kWatch);
   for (const std::string& each : members) {
     message += each + "\n";

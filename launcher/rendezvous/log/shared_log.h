@@ -4,8 +4,8 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
-#include <vector>
 
 #include <sys/types.h>
 
@@ -14,8 +14,8 @@
 
 namespace ddp {
 
-/// The maximum size of an entry in bytes.
-constexpr size_t kLargestEntry = 64 * 1024;
+/// The maximum size of an entry in bytes: a plan of the most nodes fits.
+constexpr size_t kLargestEntry = 320 * 1024;
 
 /// A log to which all agents of a job append, and which they read in the same
 /// order from its beginning. It is in a c10d::TCPStore at the rendezvous
@@ -90,7 +90,7 @@ class SharedLog {
 
   /// Sets the members whose beats are reported. Call this after each kBeats, so
   /// that an agent that hangs sends no beats.
-  void watch(const std::vector<std::string>& members);
+  void watch(const std::set<std::string>& members);
 
   /// The job has ended: the helper removes keys that are no longer needed, and
   /// ends by itself within seconds.
