@@ -7,7 +7,8 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 # A CMake and a CTest that note what they are asked for.
 mkdir -p "$work/torch/share/cmake/Torch"
 touch "$work/torch/share/cmake/Torch/TorchConfig.cmake" \
-  "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake" "$work/backends"
+  "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake" "$work/backends" \
+  "$work/fault"
 cat >"$work/bin/cmake" <<EOF
 #!/bin/sh
 [ "\$1" = --build ] && exec echo build >>"$work/log"
@@ -22,11 +23,12 @@ echo "ctest \$* by '\${DDP_TEST_COMMAND%% *}" >>"$work/log"
 EOF
 chmod +x "$work/bin/cmake" "$work/bin/ctest"
 
-# On a machine that has a GPU and no nvcc.
+# On a machine that has a GPU and no nvcc, and what is in `fault` against it.
 gpu_test() { # ARGUMENTS...
   : >"$work/log"
   (cd "$work/root" && PATH=$work/bin:$PATH CMAKE_PREFIX_PATH=$work/torch \
     bash -c 'source ./dev; has_gpu() { true; }; find_nvcc() { true; }
+      driver_fault() { cat ../fault; }
       setup_packages() { true; }; run_gpu_test "$@"' _ "$@") \
     >"$work/output" 2>&1
 }
@@ -42,6 +44,18 @@ done
 echo 'gloo (CPU), nccl (CUDA 13.0.88)' >"$work/backends"
 expect 'it builds' gpu_test --build
 expect 'and runs nothing' test "$(<"$work/log")" = configure$'\n'build
+for stage in --build --test --bench; do
+  echo 'cuInit returned 999' >"$work/fault"
+  expect "without a driver $stage fails" eval "! gpu_test $stage"
+  expect 'it says why' grep -q 'cannot use it: cuInit returned 999' "$work/output"
+  expect 'it builds nothing for that' eval '! grep -q build "$work/log"'
+done
+: >"$work/fault"
+if ! ldconfig -p | grep -q libcuda.so.1; then
+  expect 'a driver that is not there is named in one line' test \
+    "$(cd "$work/root" && bash -c 'source ./dev; driver_fault 13' |
+      grep -c libcuda.so.1)" = 1
+fi
 if ! command -v compute-sanitizer >/dev/null; then
   expect 'without compute-sanitizer it fails' eval '! gpu_test --sanitize'
   expect 'it names the package' grep -q cuda-sanitizer-13-0 "$work/output"
