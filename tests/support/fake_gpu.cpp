@@ -28,6 +28,13 @@ c10::Stream stream_of(int64_t id) {
   return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
 }
 
+void note_wait() {
+  TORCH_CHECK(
+      !Graph::current(),
+      "the host waits for the device while a graph is captured");
+  ++waits;
+}
+
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override {
@@ -83,11 +90,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    ++waits;
+    note_wait();
     order().wait_on_host(order().reached(stream.id()));
   }
   void synchronizeEvent(void* event) const override {
-    ++waits;
+    note_wait();
     order().wait_on_host(*static_cast<StreamOrder::Point*>(event));
   }
 };
@@ -149,16 +156,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-Access access_of(const at::Tensor& tensor, bool writes) {
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    last += (tensor.size(d) - 1) * tensor.stride(d);
-  }
-  const auto begin = reinterpret_cast<uintptr_t>(tensor.data_ptr());
-  const auto size = tensor.numel() ? (last + 1) * tensor.itemsize() : 0;
-  return {begin, begin + size, writes};
-}
-
 void add(std::vector<Access>& accesses, const c10::IValue& value, bool writes) {
   if (value.isTensor()) {
     const auto& tensor = value.toTensor();
@@ -184,9 +181,12 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         (*stack)[stack->size() - count + i],
         alias && alias->isWrite());
   }
-  const bool outermost = !std::exchange(inside, true);
-  at::native::cpu_fallback(op, stack);
-  inside = !outermost;
+  torch::jit::Stack inputs;
+  if (Graph::current()) {
+    inputs.assign(stack->end() - static_cast<int64_t>(count), stack->end());
+  }
+  const bool outermost = !inside;
+  run_unnoted([&] { at::native::cpu_fallback(op, stack); });
   if (!outermost) {
     return;
   }
@@ -198,6 +198,11 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   ++kernels;
   order().work(current, name, accesses);
+  if (auto* graph = Graph::current()) {
+    const auto returns = static_cast<int64_t>(schema.returns().size());
+    const torch::jit::Stack results(stack->end() - returns, stack->end());
+    graph->add_operation(op, inputs, results, accesses);
+  }
   if (name == "aten::_local_scalar_dense") {
     wait_for_current_stream();
   }
@@ -246,6 +251,9 @@ at::Tensor copy_from(
   add(accesses, to, true);
   ++copies;
   order().work(current, "copy", accesses);
+  if (auto* graph = Graph::current()) {
+    graph->add([=] { on_cpu(to).copy_(on_cpu(from)); }, accesses);
+  }
   if (!non_blocking && (from.is_cpu() || to.is_cpu())) {
     wait_for_current_stream();
   }
@@ -329,6 +337,12 @@ void install() {
   add_kernels();
 }
 
+void run_unnoted(const std::function<void()>& work) {
+  const bool before = std::exchange(inside, true);
+  work();
+  inside = before;
+}
+
 at::Tensor on_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) {
     return tensor;
@@ -341,10 +355,9 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
   return tensor.is_conj() ? same.conj() : same;
 }
 
-void note_collective(const char* operation, const at::Tensor& tensor) {
+void count_collective(int64_t its_bytes) {
   ++collectives;
-  bytes += static_cast<int64_t>(tensor.nbytes());
-  order().work(current, operation, {access_of(tensor, /*writes=*/true)});
+  bytes += its_bytes;
 }
 
 bool is_recorded(const at::Tensor& tensor, c10::Stream stream) {
@@ -358,11 +371,6 @@ bool is_recorded(const at::Tensor& tensor, c10::Stream stream) {
 
 c10::Stream new_stream() {
   return stream_of(streams++);
-}
-
-StreamOrder& order() {
-  static StreamOrder instance;
-  return instance;
 }
 
 int64_t host_waits() {

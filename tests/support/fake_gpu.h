@@ -3,7 +3,10 @@
 #include <tests/support/ranks.h>
 #include <tests/support/stream_order.h>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Stream.h>
+
+#include <functional>
 
 /// A device with streams and events for machines without a GPU.
 ///
@@ -42,8 +45,53 @@ WorkCounts work_counts();
 /// The same memory as a tensor of the CPU.
 at::Tensor on_cpu(const at::Tensor& tensor);
 
+/// Adds a collective to the counts.
+void count_collective(int64_t its_bytes);
+
 /// Notes a collective on the current stream.
 void note_collective(const char* operation, const at::Tensor& tensor);
+
+/// A line for each collective since the last call, in the order of the calls:
+/// its name, its bytes and its stream.
+std::string take_collectives();
+
+/// Runs operations that are parts of one which is noted, or of none.
+void run_unnoted(const std::function<void()>& work);
+
+/// The memory that an operation reads or writes of a tensor.
+StreamOrder::Access access_of(const at::Tensor& tensor, bool writes);
+
+/// Work that is repeated without the host's code, in the same memory, as a CUDA
+/// graph repeats it. Unlike CUDA's, a capture does the work once. While it
+/// lasts, what makes the host wait for the device throws.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph();
+
+  void capture_begin();
+  void capture_end();
+  /// On the current stream.
+  void replay() const;
+
+  /// The graph that is being captured; null if there is none.
+  static Graph* current();
+  void add(
+      std::function<void()> work,
+      const std::vector<StreamOrder::Access>& accesses);
+  /// An operation that the CPU runs; its results stay where they are.
+  void add_operation(
+      const c10::OperatorHandle& operation,
+      const std::vector<c10::IValue>& inputs,
+      const std::vector<c10::IValue>& results,
+      const std::vector<StreamOrder::Access>& accesses);
+
+ private:
+  std::vector<std::function<void()>> work_;
+  std::vector<StreamOrder::Access> accesses_;
+};
 
 /// A group of the same ranks for tensors on the device. Its collectives run on
 /// a stream of their own, as NCCL's do, and over gloo. As with NCCL, a complex

@@ -101,17 +101,19 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> allreduce(
       Tensors& tensors,
       const c10d::AllreduceOptions& options) override {
-    return queue("allreduce", tensors, [&](Tensors& on_cpu) {
-      return gloo_->allreduce(on_cpu, options);
-    });
+    return queue(
+        "allreduce", tensors, [gloo = gloo_, options](Tensors& on_cpu) {
+          return gloo->allreduce(on_cpu, options);
+        });
   }
 
   c10::intrusive_ptr<c10d::Work> broadcast(
       Tensors& tensors,
       const c10d::BroadcastOptions& options) override {
-    return queue("broadcast", tensors, [&](Tensors& on_cpu) {
-      return gloo_->broadcast(on_cpu, options);
-    });
+    return queue(
+        "broadcast", tensors, [gloo = gloo_, options](Tensors& on_cpu) {
+          return gloo->broadcast(on_cpu, options);
+        });
   }
 
   c10::intrusive_ptr<c10d::Work> allgather(
@@ -124,12 +126,12 @@ class Backend final : public c10d::Backend {
         inputs[0].scalar_type());
     auto tensors = outputs[0];
     tensors.push_back(inputs[0]);
-    return queue("allgather", tensors, [&](Tensors& on_cpu) {
-      Tensors own{on_cpu.back()};
-      on_cpu.pop_back();
-      std::vector<Tensors> all{on_cpu};
-      return gloo_->allgather(all, own, options);
-    });
+    return queue(
+        "allgather", tensors, [gloo = gloo_, options](Tensors& on_cpu) {
+          Tensors own{on_cpu.back()};
+          std::vector<Tensors> all{Tensors(on_cpu.begin(), on_cpu.end() - 1)};
+          return gloo->allgather(all, own, options);
+        });
   }
 
   c10::intrusive_ptr<c10d::Work> alltoall_base(
@@ -138,10 +140,14 @@ class Backend final : public c10d::Backend {
       std::vector<int64_t>& output_sizes,
       std::vector<int64_t>& input_sizes,
       const c10d::AllToAllOptions& options) override {
-    return queue("alltoall_base", {output, input}, [&](Tensors& on_cpu) {
-      return gloo_->alltoall_base(
-          on_cpu[0], on_cpu[1], output_sizes, input_sizes, options);
-    });
+    return queue(
+        "alltoall_base",
+        {output, input},
+        [gloo = gloo_, output_sizes, input_sizes, options](
+            Tensors& on_cpu) mutable {
+          return gloo->alltoall_base(
+              on_cpu[0], on_cpu[1], output_sizes, input_sizes, options);
+        });
   }
 
  private:
@@ -149,10 +155,11 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> queue(
       const char* name,
       Tensors tensors,
-      Collective&& collective) {
+      Collective collective) {
     follow(stream_, current_stream());
     const c10::StreamGuard guard(stream_);
     Tensors aliases;
+    std::vector<StreamOrder::Access> accesses;
     for (auto& tensor : tensors) {
       if (tensor.is_complex()) {
         tensor = at::view_as_real(tensor);
@@ -163,9 +170,17 @@ class Backend final : public c10d::Backend {
           " of a tensor on ",
           tensor.device());
       aliases.push_back(on_cpu(tensor));
+      accesses.push_back(access_of(tensor, /*writes=*/true));
       note_collective(name, tensor);
     }
     collective(aliases)->wait();
+    if (auto* graph = Graph::current()) { // the tensors own the aliases' memory
+      graph->add(
+          [collective, aliases, tensors]() mutable {
+            collective(aliases)->wait();
+          },
+          accesses);
+    }
     return c10::make_intrusive<QueuedWork>(stream_, tensors);
   }
 

@@ -1,0 +1,181 @@
+// Steps of a training on a GPU, where there is none: on a device that notes the
+// order of its streams and the host's waits, and repeats what it noted
+// (support/fake_gpu.h).
+
+#include <tests/support/fake_gpu.h>
+#include <tests/support/gpus.h>
+
+#include <ddp/ddp.h>
+
+namespace ddp::test::fake_gpu_training_test {
+
+bool same_tensors(
+    const std::vector<at::Tensor>& a,
+    const std::vector<at::Tensor>& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(), [](auto& left, auto& right) {
+        return torch::equal(fake_gpu::on_cpu(left), fake_gpu::on_cpu(right));
+      });
+}
+
+/// A net whose buffer changes in each forward.
+struct CenteredNet : UnevenNet {
+  torch::Tensor mean = register_buffer("mean", torch::zeros({7}));
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    mean.mul_(0.9).add_(x.mean(0), 0.1);
+    return UnevenNet::forward(x - mean);
+  }
+};
+
+constexpr double kMaxNorm = 0.1;
+
+struct ClippedTraining {
+  explicit ClippedTraining(const ProcessGroup& group)
+      : net(net_on_gpu<CenteredNet>(group)),
+        model(net, group),
+        optimizer(
+            net->parameters(),
+            torch::optim::SGDOptions(0.01).momentum(0.9)) {}
+
+  void step(const torch::Tensor& input) {
+    net->zero_grad();
+    model->forward(input).pow(2).mean().backward();
+    norm = model->reducer().clip_grad_norm(kMaxNorm);
+    optimizer.step();
+  }
+
+  std::vector<at::Tensor> tensors() {
+    auto all = net->parameters();
+    all.push_back(net->mean);
+    all.push_back(norm);
+    return all;
+  }
+
+  std::shared_ptr<CenteredNet> net;
+  DistributedDataParallel<CenteredNet> model;
+  FusedSGD optimizer;
+  torch::Tensor norm;
+};
+
+FAKE_GPU_TEST("a captured step clips by the norm of each replay's gradients") {
+  ClippedTraining replayed(gpu_group);
+  ClippedTraining eager(gpu_group);
+  const auto input = batch(group, 0, 7).to(fake_gpu::kDevice);
+  for (int step = 0; step < 3; ++step) {
+    replayed.step(input);
+    eager.step(input);
+  }
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  replayed.step(input);
+  graph.capture_end();
+  eager.step(input);
+  size_t clipped = 0;
+  constexpr int kReplays = 6;
+  for (int step = 1; step <= kReplays; ++step) {
+    const double scale = step % 2 == 0 ? 0.01 : 10;
+    input.copy_(batch(group, step, 7) * scale);
+    graph.replay();
+    eager.step(input);
+    INFO("step " << step);
+    REQUIRE(same_tensors(replayed.tensors(), eager.tensors()));
+    const auto norm = fake_gpu::on_cpu(eager.norm).item<double>();
+    clipped += static_cast<size_t>(norm > kMaxNorm);
+  }
+  REQUIRE(clipped > 0);
+  REQUIRE(clipped < kReplays);
+}
+
+FAKE_GPU_TEST("a captured step cannot check the norm on the host", 1) {
+  const auto net = net_on_gpu(gpu_group);
+  Reducer reducer(net, gpu_group);
+  net->forward(batch(group, 0, 7).to(fake_gpu::kDevice)).sum().backward();
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  REQUIRE_THROWS_WITH(
+      reducer.clip_grad_norm(1., 2., /*error_if_nonfinite=*/true),
+      Has("the host waits"));
+  graph.capture_end();
+  reducer.clip_grad_norm(1., 2., /*error_if_nonfinite=*/true);
+}
+
+/// A net whose backward reads a parameter after its gradient is complete.
+struct ReusedNet : torch::nn::Module {
+  torch::Tensor early = register_parameter("early", torch::randn({6, 6}));
+  torch::Tensor late = register_parameter("late", torch::randn({6, 6}));
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return x.mm(early).mm(late.detach()).mm(late);
+  }
+};
+
+FAKE_GPU_TEST("a step in backward waits for backward's reads of parameters") {
+  const auto inside = net_on_gpu<ReusedNet>(gpu_group);
+  const auto after = net_on_gpu<ReusedNet>(gpu_group);
+  const auto options =
+      ReducerOptions().bucket_cap_mb(1e-4).first_bucket_cap_mb(1e-4);
+  Reducer reducer(inside, gpu_group, options);
+  const Reducer reducer_after(after, gpu_group, options);
+  torch::optim::SGD optimizer(inside->parameters(), 0.01);
+  torch::optim::SGD optimizer_after(after->parameters(), 0.01);
+  reducer.step_in_backward(optimizer);
+  for (int step = 0; step < 5; ++step) {
+    const auto input = batch(group, step, 6).to(fake_gpu::kDevice);
+    inside->zero_grad();
+    inside->forward(input).pow(2).mean().backward();
+    after->zero_grad();
+    after->forward(input).pow(2).mean().backward();
+    optimizer_after.step();
+    INFO("step " << step);
+    REQUIRE(same_tensors(inside->parameters(), after->parameters()));
+    fake_gpu::require_no_races();
+  }
+  REQUIRE(reducer.buckets().size() == 2);
+}
+
+/// Several synchronised batch-norms between layers that fill buckets.
+struct NormedNet : LayeredNet {
+  torch::nn::ModuleList layers = add("layers", torch::nn::ModuleList());
+  torch::nn::ModuleList norms = add("norms", torch::nn::ModuleList());
+
+  explicit NormedNet(const ProcessGroup& group) {
+    for (int i = 0; i < 4; ++i) {
+      layers->push_back(torch::nn::Linear(7, 7));
+      norms->push_back(SyncBatchNorm1d(torch::nn::BatchNormOptions(7), group));
+    }
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (size_t i = 0; i < layers->size(); ++i) {
+      x = layers->at<torch::nn::LinearImpl>(i).forward(x);
+      x = norms->at<SyncBatchNorm1dImpl>(i).forward(x).tanh();
+    }
+    return x;
+  }
+};
+
+// NCCL's kernels of several communicators never block each other if all ranks
+// queue them in one order (NCCL_LAUNCH_ORDER_IMPLICIT).
+FAKE_GPU_TEST("ranks queue collectives of several communicators in one order") {
+  const auto norm_group = fake_gpu::group_of(group);
+  const auto net = net_on_gpu<NormedNet>(gpu_group, norm_group);
+  const Reducer reducer(
+      net,
+      gpu_group,
+      ReducerOptions().bucket_cap_mb(1e-4).first_bucket_cap_mb(1e-4));
+  for (int step = 0; step < 4; ++step) {
+    net->zero_grad();
+    fake_gpu::take_collectives();
+    const auto input = batch(group, step, 7).to(fake_gpu::kDevice);
+    net->forward(input).pow(2).mean().backward();
+    const auto queued = fake_gpu::take_collectives();
+    INFO(queued);
+    const auto hash = static_cast<int64_t>(std::hash<std::string>()(queued));
+    REQUIRE(equal_on_all(group, torch::tensor(hash, torch::kLong)));
+    if (step > 1) { // the buckets are settled, and go out between the norms
+      REQUIRE_THAT(queued, Has(" on 1\nallreduce of 112 bytes on 2"));
+    }
+  }
+}
+
+} // namespace ddp::test::fake_gpu_training_test
