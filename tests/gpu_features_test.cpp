@@ -308,4 +308,29 @@ GPU_TEST("Reducers of split and duplicated groups run on two threads") {
   REQUIRE(own == "");
 }
 
+GPU_TEST("batch-norms and two Reducers share a backward over NCCL") {
+  // Each has a communicator of its own.
+  const auto normed = net_on_gpu<NormNet>(group, 7, 300, 3);
+  convert_sync_batchnorm(normed, group);
+  const auto net = net_on_gpu(group);
+  const auto options = ReducerOptions().bucket_cap_mb(1e-3);
+  const Reducer normed_reducer(normed, group, options);
+  const Reducer reducer(net, group, options);
+  torch::optim::SGD optimizer(normed->parameters(), 0.01);
+  for (int step = 0; step < 20; ++step) {
+    const auto input = input_of(group, step).to(group.device());
+    optimizer.zero_grad();
+    net->zero_grad();
+    (normed->forward(input).pow(2).mean() + net->forward(input).pow(2).mean())
+        .backward();
+    optimizer.step();
+    const auto means = means_alone(group, step);
+    for (size_t i = 0; i < means.size(); ++i) {
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(nearly_equal(net->parameters()[i].grad(), means[i]));
+    }
+  }
+  verify_same_parameters(*normed, group);
+}
+
 } // namespace ddp::test::gpu_features_test

@@ -4,9 +4,11 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <common/heartbeat_page.h>
 #include <ddp/ddp.h>
 #include <tests/support/failures.h>
 #include <tests/support/gpus.h>
+#include <tests/support/shared_page.h>
 
 namespace ddp::test::gpu_graphs_test {
 
@@ -212,6 +214,33 @@ TEST_CASE("a CUDA graph ends before its Reducer and group") {
 // NCCL keeps a communicator until the graphs that use it are gone.
 TEST_CASE("a CUDA graph outlives its Reducer and group") {
   check_end(/*graph_first=*/false);
+}
+
+TEST_CASE("replays of a CUDA graph are progress where they are reported") {
+  count_gpus();
+  const auto options = RankOptions()
+                           .environment({{"DDP_BACKEND", "nccl"}})
+                           .timeout(std::chrono::seconds(120));
+  ranks(1, options, [] {
+    const SharedPage<HeartbeatPage> page;
+    const int descriptor = dup(std::stoi(page.descriptor()));
+    setenv(kHeartbeatVariable, std::to_string(descriptor).c_str(), 1);
+    Captured captured(init_process_group());
+    constexpr uint64_t kReplays = 100;
+    const auto beats_of_replays = [&](bool reported) {
+      const uint64_t before = page->beats;
+      for (uint64_t i = 0; i < kReplays; ++i) {
+        captured.graph->replay();
+        c10::cuda::device_synchronize();
+        if (reported) {
+          report_progress();
+        }
+      }
+      return page->beats - before;
+    };
+    REQUIRE(beats_of_replays(false) == 0);
+    REQUIRE(beats_of_replays(true) == kReplays);
+  });
 }
 
 GPU_TEST("a capture in the second backward is refused, in the third not", 2) {

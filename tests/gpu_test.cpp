@@ -262,6 +262,33 @@ GPU_TEST(
   meet_at_store(group, {"0", "1", "2"});
 }
 
+/// Leaves this process's GPU with an error that no later call is without, which
+/// NCCL's thread sees while a collective is under way, and waits for the end.
+void break_gpu(const ProcessGroup& group) {
+  auto tensor = torch::ones({2}, group.device());
+  group.all_reduce(tensor); // the others do not come to it
+  const auto none = torch::full({1}, 5, tensor.options().dtype(torch::kLong));
+  torch::ones_like(tensor).index_select(0, none); // an assertion in a kernel
+  std::this_thread::sleep_for(std::chrono::minutes(1));
+}
+
+GPU_TEST(
+    "a rank whose GPU fails for good ends, and the others get the reason",
+    3,
+    kTimeout,
+    {{1, 128 + SIGABRT}}) {
+  group.all_reduce(torch::ones({2}, group.device())); // connects the ranks
+  const auto start = Clock::now();
+  const auto error = train_until_failure(group, [&](int step) {
+    if (step == 5 && group.rank() == 1) {
+      break_gpu(group);
+    }
+  });
+  REQUIRE_THAT(error, Has("rank 1", "device-side assert"));
+  REQUIRE(seconds_since(start) < 30);
+  meet_at_store(group, {"0", "2"});
+}
+
 GPU_TEST(
     "a collective over NCCL that times out says where its record is",
     2,
