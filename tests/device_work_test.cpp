@@ -55,16 +55,27 @@ WorkCounts work_of_backward(torch::nn::Module& net, const Forward& forward) {
   return work;
 }
 
-std::string row(const char* net, const char* whose, const WorkCounts& work) {
+/// With a comma before each three digits.
+std::string grouped(int64_t number) {
+  auto digits = std::to_string(number);
+  for (auto place = digits.size(); place > 3; place -= 3) {
+    digits.insert(place - 3, ",");
+  }
+  return digits;
+}
+
+std::string row(
+    const std::string& net,
+    const char* whose,
+    const WorkCounts& work) {
   return detail::format(
-      "{}, {}: kernels {}, copies {}, collectives {}, bytes {}, host waits "
-      "{}\n",
+      "|{} | {} | {} | {} | {} | {} | {} |\n",
       net,
       whose,
       work.kernels,
       work.copies,
       work.collectives,
-      work.bytes,
+      grouped(work.bytes),
       work.host_waits);
 }
 
@@ -93,13 +104,19 @@ void compare(
             return c10d_reducer.forward([&] { return peer->forward(input); });
           }) -
       alone;
-  INFO(row(name, "ddp::Reducer", own) << row(name, "c10d::Reducer", theirs));
-  CHECK(own.kernels == kernels);
-  CHECK(own.kernels <= theirs.kernels);
-  CHECK(own.copies <= theirs.copies);
-  CHECK(own.collectives <= theirs.collectives);
-  CHECK(own.bytes <= theirs.bytes);
-  CHECK(own.host_waits <= theirs.host_waits);
+  const auto rows =
+      row(std::string(" ") + name, "ddp", own) + row("", "c10d", theirs);
+  INFO(rows);
+  REQUIRE(own.kernels == kernels);
+  REQUIRE(own.kernels <= theirs.kernels);
+  REQUIRE(own.copies <= theirs.copies);
+  REQUIRE(own.collectives <= theirs.collectives);
+  REQUIRE(own.bytes <= theirs.bytes);
+  REQUIRE(own.host_waits <= theirs.host_waits);
+  if (!options.gradient_as_bucket_view()) {
+    const auto page = read_text(variable("DDP_SOURCE") + "/docs/gpus.md");
+    REQUIRE_THAT(page, Has(rows));
+  }
 }
 
 FAKE_GPU_TEST("a reduction gives a device no more work than c10d's Reducer") {
@@ -108,8 +125,9 @@ FAKE_GPU_TEST("a reduction gives a device no more work than c10d's Reducer") {
     const auto finding = ReducerOptions(options).find_unused_parameters(true);
     compare<NarrowNet>(gpu_group, "40 small parameters", 8, options, 2);
     compare<UnevenNet>(gpu_group, "6 parameters in 2 buckets", 7, options, 4);
-    compare<NarrowNet>(gpu_group, "finding unused ones", 8, finding, 2);
-    compare<PartialNet>(gpu_group, "2 of 42 unused", 8, finding, 4);
+    compare<NarrowNet>(
+        gpu_group, "40 parameters, `find_unused_parameters`", 8, finding, 2);
+    compare<PartialNet>(gpu_group, "2 of 42 parameters unused", 8, finding, 4);
   }
 }
 
