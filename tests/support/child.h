@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <tests/support/catch.h>
+#include <tests/support/test_program.h>
 
 namespace ddp::test {
 
@@ -11,7 +12,7 @@ inline int exit_code_of(const std::function<void()>& body) {
   int code = 1;
   try {
     body();
-    code = 0;
+    code = has_failed() ? 1 : 0;
   } catch (const c10::Error& error) {
     std::cerr << "it threw: " << error.what_without_backtrace() << "\n";
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // Catch2 2 has its implementation in the header, compiled here alone.
 #if __has_include(<catch2/catch_all.hpp>)
 #else
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
 #define CATCH_CONFIG_RUNNER
 #endif
 #include <tests/support/skip.h>
@@ -8,6 +9,26 @@
 
 namespace ddp::test {
 namespace {
+
+std::atomic<bool> failed{false};
+
+#if __has_include(<catch2/catch_all.hpp>)
+struct Listener : Catch::EventListenerBase {
+  using EventListenerBase::EventListenerBase;
+  void assertionEnded(const Catch::AssertionStats& stats) override {
+    failed = failed || !stats.assertionResult.isOk();
+  }
+};
+#else
+struct Listener : Catch::TestEventListenerBase {
+  using TestEventListenerBase::TestEventListenerBase;
+  bool assertionEnded(const Catch::AssertionStats& stats) override {
+    failed = failed || !stats.assertionResult.isOk();
+    return true;
+  }
+};
+#endif
+CATCH_REGISTER_LISTENER(Listener)
 
 #if __has_include(<catch2/catch_all.hpp>)
 std::string text_of(const Catch::Tag& tag) {
@@ -53,6 +74,10 @@ int write_cases(const std::string& path) {
 }
 
 } // namespace
+
+bool has_failed() {
+  return failed;
+}
 
 std::string test_spec(const std::string& name) {
   std::string result;

@@ -10,6 +10,9 @@ namespace ddp::test {
 /// instead.
 int run_cases(int argc, char** argv);
 
+/// Whether an assertion has failed in this process, if only a CHECK.
+bool has_failed();
+
 /// A test case's name as Catch2's filter that matches it alone.
 std::string test_spec(const std::string& name);
 

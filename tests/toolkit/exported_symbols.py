@@ -37,7 +37,7 @@ def marked(text):
             spaces.pop()
         elif name := TYPE.match(line):
             types.add("::".join([*spaces, name[1]]))
-        elif "DDP_API " in line and not line.startswith("#"):
+        elif "DDP_API " in line and not line.startswith(("#", "//")):
             declaration = "\n".join(lines[number:number + 4])
             name = FUNCTION.match(without_arguments(declaration))
             assert name, line
