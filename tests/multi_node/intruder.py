@@ -7,6 +7,7 @@ Usage: intruder.py ADDRESS PORT JOB [TOKEN], with the token it seals by.
 import hashlib
 import hmac
 import json
+import re
 import sys
 
 from torch.distributed import TCPStore
@@ -36,10 +37,12 @@ def seal(entry):
 
 
 def entries_in(block):
-    while block:
-        size, rest = block.split(b" ", 1)
-        yield rest[:int(size)]
-        block = rest[int(size):]
+    """As members read a block: up to what an earlier intruder put there."""
+    while found := re.match(rb"(\d{1,7}) ", block):
+        entry = block[found.end():][:int(found[1])]
+        if len(entry) > 64 and entry[64:65] == b"{":
+            yield entry
+        block = block[found.end() + int(found[1]):]
 
 
 recorded = []
