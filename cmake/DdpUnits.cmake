@@ -4,15 +4,13 @@
 # on is another.
 if(CMAKE_UNITY_BUILD)
   set_target_properties(ddp PROPERTIES UNITY_BUILD_MODE GROUP)
-  set(_reducer
-    "/ddp/reducer/(contribution|core/bucket|outcome|participation|reduc)")
   get_target_property(_sources ddp SOURCES)
   set(_count 0)
   foreach(_source ${_sources})
-    if(_source MATCHES ${_reducer})
+    if(_source MATCHES "/ddp/reducer/(core/)?[a-z_]+[.]cpp")
       set(_unit reducer)
-    elseif(_source MATCHES "/ddp/reducer/(core/)?[a-z_]+[.]cpp")
-      set(_unit reducer_core)
+    elseif(_source MATCHES "/ddp/reducer/")
+      set(_unit reducer_parts)
     else()
       math(EXPR _unit "${_count} / 52")
       math(EXPR _count "${_count} + 1")

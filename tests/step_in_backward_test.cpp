@@ -218,11 +218,13 @@ TEST_CASE("what comes too late for a step in backward is refused") {
   auto net = std::make_shared<UnevenNet>();
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   GradScaler scaler(GradScalerOptions().init_scale(1));
+  GradScaler off(GradScalerOptions().enabled(false));
   {
     Reducer reducer(net, alone);
     reducer.step_in_backward(optimizer);
     scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
     CHECK_THROWS_WITH(scaler.step(optimizer), Has("step_in_backward"));
+    CHECK_THROWS_WITH(off.step(optimizer), Has("step_in_backward"));
     CHECK_THROWS_WITH(reducer.clip_grad_norm(1), Has("step_in_backward"));
   }
   net->zero_grad();

@@ -50,6 +50,14 @@ void check(const GradScalerOptions& options) {
       options.growth_interval() > 0, "GradScaler: growth_interval must be > 0");
 }
 
+/// Throws if the optimizer has stepped when backward ends, or it would again.
+void check_steps_after_backward(const torch::optim::Optimizer& optimizer) {
+  detail::check_no_conflict(
+      detail::Feature::kGradScaler,
+      detail::Feature::kStepInBackward,
+      detail::is_stepped_in_backward(optimizer));
+}
+
 /// What of a gradient is to be scaled.
 at::Tensor values_of(const at::Tensor& gradient) {
   DDP_CHECK_VALUE(
@@ -142,10 +150,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   }
   const detail::heartbeat::Activity activity("GradScaler::unscale_");
   check_started("unscale_()");
-  detail::check_no_conflict(
-      detail::Feature::kGradScaler,
-      detail::Feature::kStepInBackward,
-      detail::is_stepped_in_backward(optimizer));
+  check_steps_after_backward(optimizer);
   auto& state = optimizers_[&optimizer];
   DDP_CHECK(
       state.stage != Stage::kUnscaled,
@@ -167,6 +172,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  check_steps_after_backward(optimizer);
   if (!options_.enabled()) {
     optimizer.step();
     return true;

@@ -68,7 +68,8 @@ void StepInBackward::attach(
       "step_in_backward: LBFGS uses all parameters at once");
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
-      "step_in_backward: this optimizer communicates in its step");
+      "step_in_backward: this optimizer communicates in its step, as "
+      "ZeroRedundancyOptimizer does: call its step() after backward");
   DDP_CHECK_VALUE(
       has_some_of(optimizer, parameters),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
