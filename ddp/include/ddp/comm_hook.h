@@ -87,7 +87,8 @@ class DDP_API CommHook {
   /// `Reducer::rank_state_dict`. A hook must return a state either always or
   /// never.
   virtual c10::IValue rank_state_dict() const;
-  /// Loads the result of `rank_state_dict` on this rank.
+  /// Loads the result of `rank_state_dict` on this rank. Throws `c10::Error`
+  /// for another value. Not collective.
   virtual void load_rank_state_dict(const c10::IValue& state);
 
  private:

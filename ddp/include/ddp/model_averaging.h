@@ -47,7 +47,8 @@ class DDP_API ModelAverager {
 
   /// The number of steps; equal on all ranks. Not collective.
   c10::IValue state_dict() const;
-  /// Loads the result of `state_dict`. Not collective.
+  /// Loads the result of `state_dict`. Throws `c10::ValueError` for another
+  /// value. Not collective.
   void load_state_dict(const c10::IValue& state);
 
  protected:

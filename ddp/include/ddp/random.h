@@ -59,7 +59,7 @@ DDP_API void set_random_state(
     const torch::OrderedDict<std::string, at::Tensor>& state);
 
 /// The state of a standard library's generator, such as `std::mt19937`, as a
-/// uint8 tensor of shape [bytes] on the CPU, for checkpoints.
+/// uint8 tensor of shape [bytes] on the CPU, for checkpoints. Not collective.
 template <typename Generator>
 at::Tensor generator_state(const Generator& generator) {
   std::ostringstream text;
@@ -68,7 +68,7 @@ at::Tensor generator_state(const Generator& generator) {
 }
 
 /// Restores a `generator_state`. Throws `c10::ValueError` for an invalid
-/// tensor.
+/// tensor. Not collective.
 template <typename Generator>
 void set_generator_state(Generator& generator, const at::Tensor& state) {
   DDP_CHECK_VALUE(

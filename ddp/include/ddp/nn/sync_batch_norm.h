@@ -91,7 +91,7 @@ TORCH_MODULE(SyncBatchNorm3d);
 /// From now on the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d` and
 /// derived classes, at any depth) compute as `SyncBatchNorm` does, on a
 /// separate communicator. Collective. Returns their names, as in
-/// `named_modules()`.
+/// `named_modules()`. Throws `c10::ValueError` if `net` is null.
 ///
 /// Module objects are not replaced, since a net calls its members and not the
 /// list of its submodules. Names, order, parameters, buffers, checkpoints and
