@@ -2,7 +2,19 @@
 
 #include <ddp/process_group/process_group_impl.h>
 
+#include <algorithm>
+
 namespace ddp::detail {
+namespace {
+
+bool any_on_device(const std::vector<ParameterState>& parameters) {
+  return !std::all_of(
+      parameters.begin(), parameters.end(), [](const auto& parameter) {
+        return parameter.tensor.is_cpu();
+      });
+}
+
+} // namespace
 
 ReducerObservers::ReducerObservers(
     const TargetState& state,
@@ -58,7 +70,7 @@ ReducerObservers::ReducerObservers(
         UnmanagedLeaves(state.parameters, known), options.unmanaged_leaves()));
   }
   list.add(module);
-  add_if(several, capture);
+  add_if(several && any_on_device(parameters), capture);
   recorder.record_all(options.record());
   add_if(several, recorder);
   if (!options.timeline_folder().empty()) {

@@ -15,8 +15,9 @@
 
 namespace ddp::detail {
 
-/// The observers that a Reducer's options add. The list has only enabled ones,
-/// few in a group of one, whose gradients are only checked.
+/// The observers that a Reducer's options add. The list has only enabled ones
+/// and `step_in_backward`, which waits for its call; few in a group of one,
+/// whose gradients are only checked.
 struct ReducerObservers {
   /// `name` is the Reducer's name, `store` its part of the group's store;
   /// buffers are broadcast if `sends_buffers`. All references must outlive it.
