@@ -132,13 +132,13 @@ class Hosts:
     def mend(self, host):
         command("ip", "link", "set", self.cable(host), "up")
 
-    def drop(self, host, ports):
-        """Lets no packet from other hosts reach these TCP ports."""
+    def drop(self, host, ports, protocol="tcp"):
+        """Lets no packet from other hosts reach these ports."""
         rule = ["ip", "rule", "add", "priority"]
         # What is for the host itself is decided on after this rule.
         self.command(host, *rule, "2", "lookup", "local")
         self.command(host, "ip", "rule", "delete", "priority", "0")
-        self.command(host, *rule, "1", "iif", "eth0", "ipproto", "tcp",
+        self.command(host, *rule, "1", "iif", "eth0", "ipproto", protocol,
                      "dport", ports, "blackhole")
 
     def slow_down(self, host, megabits, burst=None):

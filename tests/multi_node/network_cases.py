@@ -139,6 +139,21 @@ def own_name_is_loopback(nodes):
     meets_and_restarts(nodes, 3)
 
 
+@on_hosts(4, "--nnodes=3 --max-restarts=1")
+def mute_name_server(nodes):
+    """A name server that never answers does not delay nodes of which others
+    know no names."""
+    hosts = nodes.hosts
+    hosts.drop(3, "53", "udp")
+    with open("/dev/shm/resolv.conf", "w") as file:
+        print("nameserver", hosts.address(3), file=file)
+    for host in range(3):
+        hosts.set_names(host, *(f"{hosts.address(known)} n{known}"
+                                for known in {0, host}))
+        hosts.command(host, "mount", "--bind", file.name, "/etc/resolv.conf")
+    meets_and_restarts(nodes, 3)
+
+
 @on_hosts(2, "--nnodes=2 --max-restarts=1 --bind=0.0.0.0")
 def all_addresses(nodes):
     """Nodes that listen at all of their addresses tell others one."""

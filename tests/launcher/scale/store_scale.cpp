@@ -5,8 +5,6 @@
 #include <launcher/store/main.cpp> // NOLINT(bugprone-suspicious-include)
 #undef main
 
-#include <dlfcn.h>
-#include <netdb.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
@@ -19,21 +17,6 @@ extern "C" ssize_t send(int socket, const void* data, size_t size, int flags) {
       reinterpret_cast<decltype(&send)>(dlsym(RTLD_NEXT, "send"));
   ++ddp::test::requests();
   return real(socket, data, size, flags);
-}
-
-// c10d asks for the name of each peer, which is how long DNS takes.
-extern "C" int getnameinfo(
-    const sockaddr* address,
-    socklen_t size,
-    char* host,
-    socklen_t host_size,
-    char* port,
-    socklen_t port_size,
-    int flags) {
-  static const auto real =
-      reinterpret_cast<decltype(&getnameinfo)>(dlsym(RTLD_NEXT, "getnameinfo"));
-  return real(
-      address, size, host, host_size, port, port_size, flags | NI_NUMERICHOST);
 }
 
 int main(int, char** argv) {
