@@ -65,3 +65,24 @@ rm -- "$work/two"
   'source ./dev; build_targets own; bash -c "source ./dev; build_targets own"')
 expect 'one that another one runs does not wait for it' \
   test "$(<"$work/log")" = build$'\n'build
+
+# A precompiled header, and a source that includes its header again.
+if command -v ccache >/dev/null; then
+  mkdir "$work/cached"
+  compile() { # COMMENT NAME
+    (
+      export CCACHE_DIR=$work/cache
+      source "$work/root/dev"
+      use_ccache
+      cd "$work/cached"
+      printf '#pragma once\n// %s\nstruct A {};\n' "$1" >a.h
+      printf '#include "a.h"\n' >all.h
+      printf '#include "a.h"\nA %s;\n' "$2" >a.cpp
+      ccache c++ -x c++-header -MD -MF all.d -o all.h.gch -c all.h &&
+        ccache c++ -include all.h -MD -MF a.d -o a.o -c a.cpp
+    )
+  }
+  compile 'one comment' first
+  expect 'a precompiled header knows a header of which a comment changed' \
+    compile 'another comment' second
+fi
