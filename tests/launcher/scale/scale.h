@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +30,13 @@ using Clock = std::chrono::steady_clock;
 using Count = std::atomic<int64_t>;
 
 constexpr std::chrono::seconds kBeatTime{1};
-constexpr double kMostRequests = 1000; // of a node
+
+/// The most requests of each node: some for itself, blocks of entries, which
+/// the more nodes there are come the more rarely, and beats.
+inline double most_requests(size_t nodes, std::chrono::duration<double> time) {
+  const double a_second = 4000. / static_cast<double>(nodes) + 3;
+  return std::min(1000., 40 + time.count() * a_second);
+}
 
 /// The requests of this process, and of those that it forks, to the rendezvous.
 inline Count& requests() {
@@ -234,7 +241,7 @@ class ScaleJob {
         static_cast<long long>(requests()),
         each);
     std::fflush(stdout);
-    std::_Exit(each > kMostRequests ? 1 : 0);
+    std::_Exit(each > most_requests(nodes_.size(), all) ? 1 : 0);
   }
 
  private:
