@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace ddp::detail {
 
@@ -21,19 +22,41 @@ inline int milliseconds_until(
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, day));
 }
 
-/// Calls `done` at intervals that double from a millisecond up to `longest`.
-/// Returns whether it returned true before `end`.
+/// Pauses that double from 0.1 ms up to `longest`.
+class GrowingPause {
+ public:
+  explicit GrowingPause(std::chrono::milliseconds longest)
+      : longest_(longest) {}
+
+  /// The next pause.
+  std::chrono::microseconds next() {
+    return std::exchange(pause_, std::min(2 * pause_, longest_));
+  }
+  /// Begins with the shortest pause again.
+  void reset() {
+    pause_ = kShortest;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kShortest{100};
+  std::chrono::microseconds longest_;
+  std::chrono::microseconds pause_ = kShortest;
+};
+
+/// Calls `done` between pauses that grow up to `longest`. Returns whether it
+/// returned true before `end`.
 template <typename Done>
 bool poll_until(
     std::chrono::steady_clock::time_point end,
     std::chrono::milliseconds longest,
     const Done& done) {
-  for (auto interval = std::chrono::milliseconds(1); !done();
-       interval = std::min(2 * interval, longest)) {
-    if (std::chrono::steady_clock::now() >= end) {
+  for (GrowingPause pause(longest); !done();) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left.count() <= 0) {
       return false;
     }
-    std::this_thread::sleep_for(interval);
+    std::this_thread::sleep_for(
+        std::min<std::chrono::nanoseconds>(pause.next(), left));
   }
   return true;
 }

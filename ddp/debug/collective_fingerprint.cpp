@@ -1,14 +1,13 @@
 #include <ddp/debug/collective_fingerprint.h>
 
 #include <common/host_name.h>
+#include <common/poll_until.h>
 #include <ddp/failure/stack_text.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/wait_report.h>
 #include <ddp/support/detached_task.h>
-
-#include <thread>
 
 namespace ddp::debug {
 namespace {
@@ -18,8 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{250};
 constexpr milliseconds kStackTime{5000};
-constexpr std::chrono::microseconds kFirstPause{100};
-constexpr std::chrono::microseconds kLongestPause{10000};
+constexpr milliseconds kLongestPause{10};
 
 /// What a rank says: the signature's length, it, and the text to be shown.
 std::string said_of(const Call& call) {
@@ -41,15 +39,8 @@ bool has_within(
     milliseconds time,
     c10d::Store& store,
     const std::vector<std::string>& keys) {
-  const auto deadline = Clock::now() + time;
-  for (auto pause = kFirstPause; !store.check(keys);
-       pause = std::min(2 * pause, kLongestPause)) {
-    if (Clock::now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(pause);
-  }
-  return true;
+  return detail::poll_for(
+      time, kLongestPause, [&] { return store.check(keys); });
 }
 
 } // namespace

@@ -19,11 +19,9 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// Two store requests cost about 30 us each; the longest interval keeps rank 0's
-// polling below a percent of a core while it waits. Ranks that come together
-// are answered after the shortest.
-constexpr auto kShortestInterval = std::chrono::milliseconds(1);
-constexpr auto kLongestInterval = std::chrono::milliseconds(10);
+// Two store requests cost about 30 us each; this keeps rank 0's polling below
+// a percent of a core while it waits.
+constexpr auto kLongestPause = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
 // For those that may be no one's: only the larger of two worlds has them, or
@@ -74,13 +72,13 @@ class Meeting {
     const auto look_interval = std::max<std::chrono::milliseconds>(
         kLookInterval, size_ * kLookIntervalPerRank);
     auto next_look = start + look_interval;
-    auto interval = kShortestInterval;
+    detail::GrowingPause pause(kLongestPause);
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
           members[r] = json::parse(room_->get_to_str(detail::joined_key(r)));
           check_place(r, to_rank_info(members[r]), reception);
-          interval = kShortestInterval;
+          pause.reset();
         }
       }
       const auto now = Clock::now();
@@ -98,8 +96,7 @@ class Meeting {
         tell_of(reception.absent(size_));
         told = true;
       }
-      std::this_thread::sleep_for(interval);
-      interval = std::min(interval * 2, kLongestInterval);
+      std::this_thread::sleep_for(pause.next());
     }
     members.pop_back();
     reception.say({{"members", members}});
@@ -207,7 +204,7 @@ class Meeting {
         end = std::min(end, Clock::now() + kDoubtfulTime);
         complete = true;
       }
-      std::this_thread::sleep_for(kLongestInterval);
+      std::this_thread::sleep_for(kLongestPause);
     }
     reception.await_readers();
     DDP_THROW(ValueError, fault);
@@ -231,7 +228,7 @@ class Meeting {
   void await_answer(const std::string& key, const std::string& formed) const {
     const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
     const bool answered = detail::poll_until(
-        end, kLongestInterval, [&] { return lobby_->check({key}); });
+        end, kLongestPause, [&] { return lobby_->check({key}); });
     if (answered || !lobby_->check({formed})) {
       return;
     }
