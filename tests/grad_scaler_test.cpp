@@ -190,7 +190,8 @@ TEST_CASE("a scaler does as Python's does, and Python reads its state") {
       "state = torch.load(sys.argv[1])['scaler']\n"
       "assert state == scaler.state_dict(), (state, scaler.state_dict())\n"
       "make().load_state_dict(state)\n";
-  CHECK(python_output({"-c", script, folder / "run.pt"}) == ours.str());
+  const auto theirs = python_output({"-c", script, folder / "run.pt"});
+  CHECK(theirs == ours.str());
 }
 
 } // namespace ddp::test::grad_scaler_test

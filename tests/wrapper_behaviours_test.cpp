@@ -17,17 +17,6 @@ struct Scale : torch::nn::Module {
   }
 };
 
-/// This rank's input: 1, 2, 3.
-torch::Tensor own(const ProcessGroup& group, at::IntArrayRef sizes = {2}) {
-  return torch::full(sizes, group.rank() + 1.0);
-}
-
-/// Whether a tensor is `value` everywhere, to rounding.
-bool is(const torch::Tensor& tensor, double value) {
-  return tensor.defined() &&
-      nearly_equal(tensor, torch::full_like(tensor, value));
-}
-
 /// Outputs of many shapes.
 struct OutputsNet : LayeredNet {
   torch::nn::Linear a = linear("a", 4, 2);

@@ -7,17 +7,6 @@ namespace ddp::test::wrapper_outputs_test {
 
 // What a program may do with the wrapper's outputs.
 
-/// This rank's input: 1, 2, 3.
-torch::Tensor own(const ProcessGroup& group, at::IntArrayRef sizes = {2}) {
-  return torch::full(sizes, group.rank() + 1.0);
-}
-
-/// Whether a tensor is `value` everywhere, to rounding.
-bool is(const torch::Tensor& tensor, double value) {
-  return tensor.defined() &&
-      nearly_equal(tensor, torch::full_like(tensor, value));
-}
-
 /// Returns a state that the next forward gets, without a gradient.
 struct StatefulNet : LayeredNet {
   torch::nn::Linear layer = linear("layer", 4, 2);

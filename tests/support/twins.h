@@ -27,6 +27,19 @@ inline void require_means(
   }
 }
 
+/// This rank's input: 1, 2, 3.
+inline torch::Tensor own(
+    const ProcessGroup& group,
+    at::IntArrayRef sizes = {2}) {
+  return torch::full(sizes, group.rank() + 1.0);
+}
+
+/// Whether a tensor is `value` everywhere, to rounding.
+inline bool is(const torch::Tensor& tensor, double value) {
+  return tensor.defined() &&
+      nearly_equal(tensor, torch::full_like(tensor, value));
+}
+
 /// Options under which Python treats unused parameters differently.
 inline std::vector<ReducerOptions> all_modes() {
   return {
