@@ -50,7 +50,7 @@ void check(const GradScalerOptions& options) {
       options.growth_interval() > 0, "GradScaler: growth_interval must be > 0");
 }
 
-/// Throws if the optimizer has stepped when backward ends, or it would again.
+/// Throws if the optimizer steps in backward, since it would step again.
 void check_steps_after_backward(const torch::optim::Optimizer& optimizer) {
   detail::check_no_conflict(
       detail::Feature::kGradScaler,
@@ -172,8 +172,8 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
-  check_steps_after_backward(optimizer);
   if (!options_.enabled()) {
+    check_steps_after_backward(optimizer);
     optimizer.step();
     return true;
   }

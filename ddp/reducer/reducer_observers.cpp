@@ -8,9 +8,9 @@ namespace ddp::detail {
 namespace {
 
 bool any_on_device(const std::vector<ParameterState>& parameters) {
-  return !std::all_of(
+  return std::any_of(
       parameters.begin(), parameters.end(), [](const auto& parameter) {
-        return parameter.tensor.is_cpu();
+        return !parameter.tensor.is_cpu();
       });
 }
 

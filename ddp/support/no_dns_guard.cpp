@@ -1,8 +1,9 @@
 #include <ddp/support/no_dns_guard.h>
 
+#include <common/address_list.h>
+
 #include <c10/util/Logging.h>
 
-#include <arpa/inet.h>
 #include <resolv.h>
 
 #include <algorithm>
@@ -41,9 +42,9 @@ void let_warnings_be() {
 }
 
 bool is_address(const std::string& host) {
-  in6_addr address;
-  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
-      inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  int error = 0;
+  look_up(host, 0, AI_NUMERICHOST, &error);
+  return error == 0;
 }
 
 } // namespace
