@@ -72,6 +72,7 @@ if command -v ccache >/dev/null; then
   compile() { # COMMENT NAME
     (
       export CCACHE_DIR=$work/cache
+      unset CCACHE_DISABLE CCACHE_DEPEND
       source "$work/root/dev"
       use_ccache
       cd "$work/cached"
