@@ -4,6 +4,7 @@
 #include <common/file_descriptor.h>
 #include <common/host_name.h>
 #include <common/numeric_address.h>
+#include <common/poll_until.h>
 #include <ddp/internal/check.h>
 
 #include <arpa/inet.h>
@@ -101,13 +102,13 @@ void wait_for_listener(
   const auto deadline = Clock::now() + timeout;
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
-  for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
+  for (GrowingPause pauses(std::chrono::milliseconds(200));;) {
     const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
     if (probe && connect_until(probe.get(), *list, deadline)) {
       return;
     }
     const std::string reason = std::strerror(errno);
-    pause = std::min(pause, std::chrono::milliseconds(200));
+    const auto pause = pauses.next();
     DDP_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
     std::this_thread::sleep_for(pause);
   }
