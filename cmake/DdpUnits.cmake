@@ -1,14 +1,15 @@
 # The units of the library in a unity build. LibTorch's headers take 18 s in each,
-# a source of ours less than one: so there are few. The Reducer's own sources are
-# one, since what is worked on most shall be compiled soonest, and what it stands
-# on is another.
+# a source of ours less than one: so there are few. Those of the Reducer are
+# smaller, since what is worked on most shall be compiled soonest.
 if(CMAKE_UNITY_BUILD)
   set_target_properties(ddp PROPERTIES UNITY_BUILD_MODE GROUP)
   get_target_property(_sources ddp SOURCES)
   set(_count 0)
   foreach(_source ${_sources})
-    if(_source MATCHES "/ddp/reducer/(core/)?[a-z_]+[.]cpp")
+    if(_source MATCHES "/ddp/reducer/[a-z_]+[.]cpp")
       set(_unit reducer)
+    elseif(_source MATCHES "/ddp/reducer/core/")
+      set(_unit reducer_core)
     elseif(_source MATCHES "/ddp/reducer/")
       set(_unit reducer_parts)
     else()
