@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -53,7 +54,7 @@ struct Training {
   Training(ddp::ProcessGroup ranks, const Arguments& given)
       : arguments(given), group(std::move(ranks)) {
     state.add("net", net).add("optimizer", optimizer).add("loader", *loader);
-    state.add("step", step).add("seen", seen);
+    state.add("reducer", reducer).add("step", step).add("seen", seen);
   }
 
   /// Calls `after_step` with how often this rank saw each sample in the step.
@@ -86,15 +87,25 @@ struct Training {
     fresh.zero_();
   }
 
+  size_t hash_of_weights() const {
+    std::string bytes;
+    for (const auto& weights : net->parameters()) {
+      bytes.append(
+          static_cast<const char*>(weights.data_ptr()), weights.nbytes());
+    }
+    return std::hash<std::string>()(bytes);
+  }
+
   void report() const {
     if (group.rank() == 0) {
       std::printf(
           "finished after %" PRId64 " steps: samples were seen %" PRId64
-          " to %" PRId64 " times, %" PRId64 " more than once\n",
+          " to %" PRId64 " times, %" PRId64 " more than once; weights %zx\n",
           step,
           seen.min().item<int64_t>(),
           seen.max().item<int64_t>(),
-          seen.gt(1).sum().item<int64_t>());
+          seen.gt(1).sum().item<int64_t>(),
+          hash_of_weights());
     }
   }
 

@@ -42,8 +42,8 @@ NodeStateMachine::Action& NodeStateMachine::act(Action::Kind kind) {
 
 // An entry that is written, to be filled in.
 Entry& NodeStateMachine::post(Type type) {
-  Entry& entry = connected_ ? act(Kind::kPost).entry : dropped_;
-  unread_ += connected_ ? 1 : 0;
+  Entry& entry = is_connected() ? act(Kind::kPost).entry : dropped_;
+  unread_ += is_connected() ? 1 : 0;
   entry.type = type;
   entry.from = self_.id;
   entry.epoch = log_.plan.epoch;
@@ -76,7 +76,7 @@ void NodeStateMachine::connected(
     const std::string& address,
     bool serves,
     Time now) {
-  connected_ = true;
+  access_ = Access::kAlone;
   answered_ = now;
   gathering_since_ = now;
   self_.address = address;
@@ -139,7 +139,7 @@ void NodeStateMachine::beats(
       heard = {count, now};
     }
   }
-  if (connected_ && state_ != State::kLeaving) {
+  if (is_connected() && state_ != State::kLeaving) {
     report_silence(now);
   }
   choose_watched(now);
@@ -174,7 +174,8 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
       : host == nodes.end()
       ? why
       : why + "; node " + host->host + " served the rendezvous";
-  const bool was_connected = std::exchange(connected_, false);
+  const bool was_connected =
+      std::exchange(access_, Access::kNone) != Access::kNone;
   unread_ = 0;
   stop_ranks(text);
   if (state_ == State::kLeaving || is_job_over()) {
@@ -217,7 +218,7 @@ void NodeStateMachine::rank_failed(
 
 void NodeStateMachine::ranks_ended(bool succeeded, Time now) {
   ranks_ = Ranks::kNone;
-  if (succeeded && connected_ && log_.phase == Phase::kRunning) {
+  if (succeeded && is_connected() && log_.phase == Phase::kRunning) {
     idle_epoch_ = started_epoch_;
     post(Type::kFinished);
   }
@@ -246,7 +247,7 @@ void NodeStateMachine::leave_with(
 }
 
 void NodeStateMachine::end_job(int code, const std::string& text, Time now) {
-  if (!connected_ || !is_in_plan()) {
+  if (!is_connected() || !is_in_plan()) {
     leave(code, text, now);
     return;
   }
@@ -263,7 +264,7 @@ void NodeStateMachine::post_end(int code, const std::string& text) {
 // What follows
 
 void NodeStateMachine::tick(Time now) {
-  if (connected_ && options_.several() &&
+  if (is_connected() && options_.several() &&
       now >= answered_ + options_.node_timeout) {
     lose_log(
         "the rendezvous did not answer for " +
@@ -295,7 +296,7 @@ void NodeStateMachine::follow(Time now) {
     end(now);
   } else if (state_ == State::kOrphaned) {
     stop_ranks(text_);
-  } else if (connected_) {
+  } else if (is_connected()) {
     if (state_ == State::kSeeking) {
       join();
     }
@@ -317,7 +318,7 @@ void NodeStateMachine::schedule(Time now) {
       next_ = time;
     }
   };
-  if (connected_ && options_.several()) {
+  if (is_connected() && options_.several()) {
     consider(answered_ + options_.node_timeout);
   }
   consider(until_);

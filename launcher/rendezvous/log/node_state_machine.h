@@ -27,6 +27,11 @@ namespace ddp {
 ///                the job has ended                             kGoodbye
 ///     kGoodbye   others have read this, or time is up          kGone
 ///     kLeaving   its ranks have ended, its entries are read    kGone
+///
+///     access     what happens                                  becomes
+///     kNone      the log can be read and written               kAlone
+///     kAlone     the log has entries with a different seal     kWithStrangers
+///     any        the log is lost                               kNone
 class NodeStateMachine {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -74,7 +79,7 @@ class NodeStateMachine {
   }
   /// The log has entries that are not sealed with this job's key.
   void strangers_wrote() {
-    has_strangers_ = true;
+    access_ = Access::kWithStrangers;
   }
   void entry(const Entry& entry, Time now);
   /// The number of beats of each node of watched().
@@ -118,6 +123,8 @@ class NodeStateMachine {
     int64_t count = -1;
     Time at;
   };
+  /// This node's access to the log.
+  enum class Access { kNone, kAlone, kWithStrangers };
   /// The state of this node's ranks.
   enum class Ranks { kNone, kRunning, kStopping, kKilled };
 
@@ -147,6 +154,9 @@ class NodeStateMachine {
   bool takes_others() const;
   void schedule(Time now);
 
+  bool is_connected() const {
+    return access_ != Access::kNone;
+  }
   bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
@@ -155,7 +165,7 @@ class NodeStateMachine {
   NodeOptions options_;
   NodeInfo self_;
   Membership log_;
-  bool connected_ = false; // the log can be read and written
+  Access access_ = Access::kNone;
   State state_ = State::kSeeking;
   std::string text_; // the reason in kDoubting, kOrphaned and kLeaving
   int code_ = 0; // in kLeaving
@@ -175,7 +185,6 @@ class NodeStateMachine {
   std::map<std::string, Heard> heard_;
   std::set<std::string> watched_;
   std::string unreachable_;
-  bool has_strangers_ = false;
   Time calm_until_; // until then, an abandoned job stops its ranks
   std::optional<Time> next_;
   std::vector<Action> actions_;

@@ -86,7 +86,7 @@ void NodeStateMachine::end(Time now) {
   }
   if (state_ != State::kGoodbye) {
     state_ = State::kGoodbye;
-    until_ = connected_ ? now + kGoodbyeTime : now;
+    until_ = is_connected() ? now + kGoodbyeTime : now;
     post(Type::kLeave);
   }
   const auto& nodes = log_.nodes;
@@ -111,7 +111,7 @@ std::string NodeStateMachine::end_text() const {
 }
 
 std::string NodeStateMachine::awaited() const {
-  if (!connected_) {
+  if (!is_connected()) {
     return "waiting for the rendezvous at " + endpoint() +
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
@@ -132,9 +132,10 @@ std::string NodeStateMachine::awaited() const {
   return "waiting for nodes: " + std::to_string(log_.nodes.size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes) + ")" +
-      (has_strangers_ ? "; a node uses a different token (DDP_TOKEN, --token), "
-                        "--rdzv-id or version of ddprun: use the same on all"
-                      : "");
+      (access_ == Access::kWithStrangers
+           ? "; a node uses a different token (DDP_TOKEN, --token), "
+             "--rdzv-id or version of ddprun: use the same on all"
+           : "");
 }
 
 // What one node decides for all
@@ -228,7 +229,7 @@ void NodeStateMachine::gather(Time now) {
     post_plan(std::move(nodes));
   } else if (now >= gathering_since_ + options_.join_timeout) {
     post_end(
-        has_strangers_ ? kExitUsage : kExitTimeout,
+        access_ == Access::kWithStrangers ? kExitUsage : kExitTimeout,
         "after " + describe_time(options_.join_timeout) + " still " +
             awaited());
   }
