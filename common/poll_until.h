@@ -23,9 +23,9 @@ inline int milliseconds_until(
 }
 
 /// Pauses that double from 0.1 ms up to `longest`.
-class GrowingPause {
+class GrowingBackoff {
  public:
-  explicit GrowingPause(std::chrono::milliseconds longest)
+  explicit GrowingBackoff(std::chrono::milliseconds longest)
       : longest_(longest) {}
 
   /// The next pause.
@@ -50,7 +50,7 @@ bool poll_until(
     std::chrono::steady_clock::time_point end,
     std::chrono::milliseconds longest,
     const Done& done) {
-  for (GrowingPause pause(longest); !done();) {
+  for (GrowingBackoff pause(longest); !done();) {
     const auto left = end - std::chrono::steady_clock::now();
     if (left.count() <= 0) {
       return false;

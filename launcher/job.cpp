@@ -84,7 +84,7 @@ void make_folder(Job* job) {
   }
 }
 
-void heed_surroundings(Job* job) {
+void adapt_to_scheduler(Job* job) {
   job->notes = job->options.notes;
   const auto scheduler = detect_scheduler(process_environment);
   if (scheduler && !job->options.standalone &&
@@ -105,7 +105,7 @@ Job make_job(LaunchOptions options) {
   if (job.options.run_id.empty()) { // of one node
     job.options.run_id = random_hex(8);
   }
-  heed_surroundings(&job);
+  adapt_to_scheduler(&job);
   Program program = resolve_program(
       job.options.kind, job.options.command, process_environment);
   job.program = std::move(program.file);

@@ -124,20 +124,20 @@ FOLDER_TEST("a mapped file is not written to") {
 }
 
 FOLDER_TEST("what a safetensors file cannot have is named") {
-  const auto refused = [&](const IValue& value) {
+  const auto rejected = [&](const IValue& value) {
     return words_of(
         [&] { write_checkpoint_file(folder / "a.safetensors", value); });
   };
   CHECK_THAT(
-      refused(dict({{"a", dict({{"b", at::Tensor()}})}})),
+      rejected(dict({{"a", dict({{"b", at::Tensor()}})}})),
       Has("'a.b' is an undefined tensor"));
-  CHECK_THAT(refused(dict({{"a", "\xff"}})), Has("'a' is a string"));
+  CHECK_THAT(rejected(dict({{"a", "\xff"}})), Has("'a' is a string"));
   CHECK_THAT(
-      refused(dict({{"a", c10::Device("cpu")}})), Has("'a' is a Device"));
-  CHECK_THAT(refused(dict({{1.5, 1}})), Has("a key that is a Double"));
+      rejected(dict({{"a", c10::Device("cpu")}})), Has("'a' is a Device"));
+  CHECK_THAT(rejected(dict({{1.5, 1}})), Has("a key that is a Double"));
   auto cycle = new_list();
   cycle.push_back(cycle);
-  CHECK_THAT(refused(cycle), Has("contain themselves"));
+  CHECK_THAT(rejected(cycle), Has("contain themselves"));
   cycle.clear();
   CHECK(folder.names().empty());
 }

@@ -132,15 +132,15 @@ RANKS_TEST("ranks that save different steps are told so, all of them") {
 RANKS_TEST("ranks with folders of their own are told so, all of them") {
   const auto own = c10::str(folder, "run", group.rank() % 2);
   Run run(own, {}, group);
-  const auto refuse = [&](const std::string& name, auto call) {
+  const auto reject = [&](const std::string& name, auto call) {
     REQUIRE_THAT(
         ddp::test::error_on_all(group, call),
         Has("made different calls: ranks 0 and 2: " + name,
             "run0'; rank 1: " + name,
             "run1'. Rank 0 reads and writes for all"));
   };
-  refuse("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
-  refuse("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
+  reject("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
+  reject("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
   REQUIRE_FALSE(std::filesystem::exists(own));
 }
 

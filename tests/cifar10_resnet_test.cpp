@@ -121,20 +121,20 @@ FOLDER_TEST("a run that was stopped goes on with the same bits") {
 }
 
 FOLDER_TEST("what cannot be is refused with exit code 1 and the reason") {
-  const auto refused = [&](const std::string& options) {
+  const auto rejected = [&](const std::string& options) {
     const auto command =
         line(folder, "ddprun --nproc-per-node 3 cifar10_resnet " + options);
     return output_of(run(command, kLong), 1);
   };
   CHECK_THAT(
-      refused("--data=none"),
+      rejected("--data=none"),
       Has("error: none/cifar-10-batches-bin/data_batch_1.bin "
           "cannot be read: unpack cifar-10-binary.tar.gz"));
   write_cifar(folder / "data", 2, 2);
-  CHECK_THAT(refused("--depth=19"), Has("depth is 19"));
+  CHECK_THAT(rejected("--depth=19"), Has("depth is 19"));
   const auto file = folder / "data/cifar-10-batches-bin/test_batch.bin";
   std::filesystem::resize_file(file, 3074);
-  CHECK_THAT(refused(""), Has("test_batch.bin is incomplete"));
+  CHECK_THAT(rejected(""), Has("test_batch.bin is incomplete"));
 }
 
 FOLDER_TEST("the tutorial's line trains ResNet-101 on four processes") {

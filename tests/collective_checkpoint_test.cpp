@@ -53,7 +53,7 @@ RANKS_TEST("paths that differ between ranks are told of") {
   auto net = std::make_shared<BranchNet>();
   TrainingState state;
   state.add("net", net);
-  const auto refuse = [&](const std::string& name, auto call) {
+  const auto reject = [&](const std::string& name, auto call) {
     REQUIRE_THAT(
         error_on_all(group, call),
         Has("made different calls: rank 0: " + name + "(\"",
@@ -69,10 +69,10 @@ RANKS_TEST("paths that differ between ranks are told of") {
   };
   warn("save_checkpoint", [&] { save_checkpoint(own, *net, group); });
   load_checkpoint(first, *net, group); // rank 0 has written it
-  refuse("load_checkpoint", [&] { load_checkpoint(own, *net, group); });
+  reject("load_checkpoint", [&] { load_checkpoint(own, *net, group); });
   warn("TrainingState::save", [&] { state.save(own, group); });
   REQUIRE(state.load(first, group));
-  refuse("TrainingState::load", [&] { state.load(own, group); });
+  reject("TrainingState::load", [&] { state.load(own, group); });
   REQUIRE(std::filesystem::exists(own) == (group.rank() == 0));
 }
 

@@ -227,10 +227,10 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
     return std::make_shared<PowerSGDHook>(options);
   };
   const auto parameter = torch::ones({2}, torch::requires_grad());
-  const auto refused = [&](const std::shared_ptr<CommHook>& usual,
-                           const std::string& usual_text,
-                           const std::shared_ptr<CommHook>& other,
-                           const std::string& other_text) {
+  const auto rejected = [&](const std::shared_ptr<CommHook>& usual,
+                            const std::string& usual_text,
+                            const std::shared_ptr<CommHook>& other,
+                            const std::string& other_text) {
     const auto error = words_of<c10::ValueError>([&] {
       (void)Reducer({parameter}, group, with_hook(odd ? other : usual));
     });
@@ -240,43 +240,43 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
     REQUIRE(error.find("comm_hook " + other_text) < second);
     REQUIRE(error.find("comm_hook " + usual_text, second) < error.size());
   };
-  refused(
+  rejected(
       fp16_compress_hook(),
       "ddp::CompressHook(Half, ddp::AllReduceHook))",
       bf16_compress_hook(),
       "ddp::CompressHook(BFloat16, ddp::AllReduceHook))");
-  refused(
+  rejected(
       power_sgd(PowerSGDOptions()),
       "ddp::PowerSGDHook(matrix_approximation_rank 1, ",
       power_sgd(PowerSGDOptions().matrix_approximation_rank(2)),
       "ddp::PowerSGDHook(matrix_approximation_rank 2, ");
-  refused( // inside another
+  rejected( // inside another
       fp16_compress_hook(power_sgd(PowerSGDOptions())),
       "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
       "1, start_iteration 1000, ",
       fp16_compress_hook(power_sgd(PowerSGDOptions().start_iteration(5))),
       "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
       "1, start_iteration 5, ");
-  refused(
+  rejected(
       std::make_shared<HookChain>(
           Hooks{std::make_shared<NoopHook>(), fp16_compress_hook()}),
       "ddp::HookChain(ddp::NoopHook, ddp::CompressHook(Half, "
       "ddp::AllReduceHook)))",
       std::make_shared<HookChain>(Hooks{fp16_compress_hook()}),
       "ddp::HookChain(ddp::CompressHook(Half, ddp::AllReduceHook)))");
-  refused(
+  rejected(
       std::make_shared<QuantizationHook>(),
       "ddp::QuantizationHook(channel_size unset))",
       std::make_shared<QuantizationHook>(
           QuantizationOptions().channel_size(512)),
       "ddp::QuantizationHook(channel_size 512))");
-  refused(
+  rejected(
       std::make_shared<PostLocalSGDHook>(),
       "ddp::PostLocalSGDHook(start_iteration 0, ",
       std::make_shared<PostLocalSGDHook>(
           PostLocalSGDOptions().start_iteration(3)),
       "ddp::PostLocalSGDHook(start_iteration 3, ");
-  refused(
+  rejected(
       nullptr,
       "ddp::AllReduceHook)",
       std::make_shared<NoopHook>(),
@@ -288,6 +288,27 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
       with_hook(odd ? std::make_shared<AllReduceHook>() : nullptr));
   parameter.sum().backward();
   REQUIRE(parameter.grad().eq(1).all().item<bool>());
+}
+
+RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
+  const auto start = [&](const std::shared_ptr<CommHook>& hook) {
+    const auto options = with_hook(hook).share_communicator(true);
+    Reducer(
+        {torch::ones({2}, torch::requires_grad())},
+        group,
+        ReducerOptions(options).check_divergence_every(2));
+  };
+  for (const auto& hook : Hooks{
+           std::make_shared<NoopHook>(),
+           std::make_shared<PostLocalSGDHook>(),
+           std::make_shared<HookChain>(Hooks{std::make_shared<NoopHook>()})}) {
+    REQUIRE_THROWS_WITH(
+        start(hook),
+        Has("check_divergence_every: with this comm_hook ranks have different "
+            "gradients"));
+  }
+  REQUIRE_NOTHROW(start(std::make_shared<HookChain>(
+      Hooks{std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()})));
 }
 
 } // namespace ddp::test::comm_hooks_test

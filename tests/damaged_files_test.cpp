@@ -129,7 +129,7 @@ TEST_CASE("Damaged pickles crash nothing") {
   REQUIRE(complaint(torch_file_of(pickle)).empty());
   require_in_child(400, [&] {
     std::mt19937_64 random(6);
-    size_t refused = 0;
+    size_t rejected = 0;
     for (size_t i = 0; i < 20'000; ++i) {
       auto damaged = pickle;
       for (size_t changes = 1 + i % 4; changes > 0; --changes) {
@@ -141,9 +141,9 @@ TEST_CASE("Damaged pickles crash nothing") {
           damaged.insert(random() % damaged.size(), damaged.substr(at, length));
         }
       }
-      refused += complaint(torch_file_of(damaged)).empty() ? 0 : 1;
+      rejected += complaint(torch_file_of(damaged)).empty() ? 0 : 1;
     }
-    REQUIRE(refused > 10'000);
+    REQUIRE(rejected > 10'000);
   });
 }
 
@@ -159,7 +159,7 @@ size_t megabytes() {
 }
 
 struct Counts {
-  int refused = 0, same = 0, other = 0;
+  int rejected = 0, same = 0, other = 0;
 };
 
 /// Reads a file of these bytes; another exception than c10::Error, such as
@@ -173,14 +173,14 @@ void read_damaged(
   file.set(bytes);
   IValue value;
   try {
-    const bool map = (counts.refused + counts.same) % 2 == 0;
+    const bool map = (counts.rejected + counts.same) % 2 == 0;
     value = read_checkpoint_file(path, LoadOptions().mmap(map));
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     if (text.find("cannot read '" + path + "': ") != 0) {
       throw std::runtime_error("an error that names no file: " + text);
     }
-    ++counts.refused;
+    ++counts.rejected;
     return;
   }
   ++(text_of(value) == expected ? counts.same : counts.other);
@@ -230,24 +230,24 @@ void damage(const std::string& path, Checked checked) {
   const MemoryFile file(damaged);
   require_in_child(megabytes(), [&] {
     const auto flipped = flip_bits(damaged, file, whole);
-    std::cout << end << ", " << whole.size() << " bytes: " << flipped.refused
+    std::cout << end << ", " << whole.size() << " bytes: " << flipped.rejected
               << " of " << kFlips << " refused, " << flipped.same
               << " read as they were, " << flipped.other << " otherwise"
               << std::endl;
     switch (checked) {
       case Checked::kAllBytes:
-        REQUIRE(flipped.refused == kFlips);
+        REQUIRE(flipped.rejected == kFlips);
         break;
       case Checked::kValues:
         REQUIRE(flipped.other == 0);
-        REQUIRE(flipped.refused > kFlips / 10);
+        REQUIRE(flipped.rejected > kFlips / 10);
         break;
       case Checked::kNothing:
-        REQUIRE(flipped.refused > 0);
+        REQUIRE(flipped.rejected > 0);
         REQUIRE(flipped.other > 0);
     }
     REQUIRE(
-        truncate(damaged, file, whole).refused ==
+        truncate(damaged, file, whole).rejected ==
         static_cast<int>(whole.size()));
   });
 }

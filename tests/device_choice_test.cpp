@@ -168,11 +168,11 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
 TEST_CASE("local ranks are found by comparing hosts") {
   std::vector<RankInfo> members{
       {"a", {}, ""}, {"b", {}, ""}, {"a", {}, ""}, {"b", {}, ""}};
-  const auto place = local_place(members, 3);
+  const auto place = local_position(members, 3);
   REQUIRE(place.rank == 1);
   REQUIRE(place.size == 2);
   members[3].local_rank = 7; // the launcher's word
-  REQUIRE(local_place(members, 3).rank == 7);
+  REQUIRE(local_position(members, 3).rank == 7);
 }
 
 TEST_CASE("real processes agree on the CPU and say so once") {

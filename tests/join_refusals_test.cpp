@@ -71,13 +71,14 @@ RANKS_TEST("what a join cannot work with is refused") {
 
 RANKS_TEST("a list of joinables that cannot be is refused") {
   Two two(group);
-  const auto refused = [&](const Join::Joinables& list,
-                           const std::string& reason) {
+  const auto rejected = [&](const Join::Joinables& list,
+                            const std::string& reason) {
     const auto make = [&] { Join join(group, list); };
     REQUIRE_THROWS_WITH(make(), Has(reason));
   };
-  refused({two.first.joinable(), two.first.joinable()}, "is in the list twice");
-  refused({}, "the list of joinables is empty");
+  rejected(
+      {two.first.joinable(), two.first.joinable()}, "is in the list twice");
+  rejected({}, "the list of joinables is empty");
   Join join(group, two.joinables()); // nothing was left
 }
 

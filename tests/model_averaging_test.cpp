@@ -69,16 +69,16 @@ TEST_CASE("averagers that cannot be are refused") {
   };
   REQUIRE_THROWS_WITH(periodic(0, 0), Has("period is 0"));
   REQUIRE_THROWS_WITH(periodic(1, -1), Has("warmup_steps is -1"));
-  const auto refused = [&](const std::map<int64_t, int64_t>& sizes,
-                           const std::string& reason) {
+  const auto rejected = [&](const std::map<int64_t, int64_t>& sizes,
+                            const std::string& reason) {
     REQUIRE_THROWS_WITH(
         HierarchicalModelAverager(
             alone, HierarchicalModelAveragerOptions().period_group_size(sizes)),
         Has(reason));
   };
-  refused({}, "is empty");
-  refused({{0, 1}}, "period 0 averages groups of 1 of 1 ranks");
-  refused({{1, 1}, {2, 3}}, "period 2 averages groups of 3 of 1 ranks");
+  rejected({}, "is empty");
+  rejected({{0, 1}}, "period 0 averages groups of 1 of 1 ranks");
+  rejected({{1, 1}, {2, 3}}, "period 2 averages groups of 3 of 1 ranks");
   PeriodicModelAverager fine(alone, PeriodicModelAveragerOptions());
   fine.average_parameters(std::vector<at::Tensor>{torch::ones({1})});
   REQUIRE(fine.step() == 1);

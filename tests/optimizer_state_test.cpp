@@ -120,7 +120,7 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
   auto run = start(make);
   run.train(0, 2);
   const auto before = optimizer_state(*run.optimizer).deepcopy();
-  const auto refuse = [&](const IValue& state, const std::string& reason) {
+  const auto reject = [&](const IValue& state, const std::string& reason) {
     REQUIRE_THROWS_WITH(
         load_optimizer_state(*run.optimizer, state), Has(reason));
     const auto now = optimizer_state(*run.optimizer);
@@ -136,13 +136,13 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
                                   const std::function<void(IValue&)>& change) {
     auto state = before.deepcopy();
     change(state);
-    refuse(state, reason);
+    reject(state, reason);
   };
   const auto of_parameter = [](const IValue& state, int64_t index) {
     return entry(state, "state", index).toGenericDict();
   };
-  refuse(IValue(3), "it is not a dictionary");
-  refuse(
+  reject(IValue(3), "it is not a dictionary");
+  reject(
       c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()),
       "it has no 'param_groups'");
   refuse_changed("group 0: 'betas' is missing", [&](IValue& state) {
@@ -172,7 +172,7 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
     (void)of_parameter(state, 1).erase("exp_avg");
   });
   auto sgd = start(maker<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
-  refuse(optimizer_state(*sgd.optimizer), "'betas' is missing");
+  reject(optimizer_state(*sgd.optimizer), "'betas' is missing");
 }
 
 TEST_CASE("an optimizer that nobody knows is refused by name") {
@@ -284,7 +284,7 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
   run.train(0, 3);
   const auto good = run.state.state_dict().deepcopy();
   run.train(3, 6);
-  const auto refuse = [&](const IValue& scheduler) {
+  const auto reject = [&](const IValue& scheduler) {
     auto state = good.deepcopy();
     state.toGenericDict().insert_or_assign("scheduler", scheduler);
     REQUIRE_THROWS_WITH(
@@ -292,14 +292,14 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
         Has("'scheduler' is not a scheduler's"));
     REQUIRE(count(run, "last_epoch") == 6);
   };
-  refuse(3);
+  reject(3);
   for (const char* key :
        {"best", "num_bad_epochs", "cooldown_counter", "last_epoch"}) {
     auto fields = good.toGenericDict().at("scheduler").deepcopy();
     fields.toGenericDict().insert_or_assign(key, "much");
-    refuse(fields);
+    reject(fields);
     REQUIRE(fields.toGenericDict().erase(key) == 1);
-    refuse(fields);
+    reject(fields);
   }
   auto fields = good.toGenericDict().at("scheduler").toGenericDict();
   fields.insert_or_assign("best", 3); // as Python's may be

@@ -3,6 +3,7 @@
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/temporary_folder.h>
 
 // Every pair of a Reducer's options, and of what a program does with it,
 // against plain autograd: each process works out alone what all ranks'
@@ -31,6 +32,7 @@ struct Program {
   bool finishes = false; ///< by finish_backward()
   bool uneven = false; ///< numbers of batches, under join()
   bool steps_in_backward = false;
+  at::Tensor foreign; ///< a leaf of no Reducer, if defined
 };
 
 /// A mean, by a hook of the program's own.
@@ -55,6 +57,8 @@ const std::vector<Feature>& features() {
       {"static_graph", [](Program& p) { p.options.static_graph(true); }},
       {"skip_all_reduce_unused_params",
        [](Program& p) { p.options.skip_all_reduce_unused_params(true); }},
+      {"first_bucket_cap_mb",
+       [](Program& p) { p.options.first_bucket_cap_mb(1e-5); }},
       {"bucket_cap_mb_list",
        [](Program& p) {
          p.options.bucket_cap_mb_list({1e-5, 1e-4});
@@ -68,7 +72,32 @@ const std::vector<Feature>& features() {
        [](Program& p) { p.options.comm_hook(std::make_shared<OwnHook>()); }},
       {"parameters_to_ignore",
        [](Program& p) { p.options.parameters_to_ignore({"own.weight"}); }},
-      {"record", [](Program& p) { p.options.record(true).sample_rate(1); }},
+      {"record",
+       [](Program& p) {
+         static const TemporaryFolder folder;
+         p.options.record(true).sample_rate(1).timeline_steps("2-4");
+         p.options.timeline_folder(folder.path());
+       }},
+      {"init_sync", [](Program& p) { p.options.init_sync(false); }},
+      {"share_communicator",
+       [](Program& p) { p.options.share_communicator(false); }},
+      {"broadcast_buffers",
+       [](Program& p) { p.options.broadcast_buffers(false); }},
+      {"buffer_sync",
+       [](Program& p) { p.options.buffer_sync(BufferSync::kTrainingForward); }},
+      {"move_inputs", [](Program& p) { p.options.move_inputs(false); }},
+      {"sparse_parameters",
+       [](Program& p) {
+         p.sparse = true;
+         p.options.sparse_parameters({"words.weight"});
+       }},
+      {"unmanaged_leaves",
+       [](Program& p) { p.options.unmanaged_leaves(Severity::kError); }},
+      {"known_leaves",
+       [](Program& p) {
+         p.foreign = torch::ones({3}, torch::kDouble).requires_grad_();
+         p.options.known_leaves({p.foreign});
+       }},
       {"DistributedDataParallel", [](Program& p) { p.wrapped = true; }},
       {"branches that differ between ranks",
        [](Program& p) { p.branches = true; }},
@@ -101,6 +130,8 @@ struct Net : LayeredNet {
   torch::nn::Linear sometimes = linear("sometimes", 6, 3);
   torch::nn::Linear thawed = linear("thawed", 6, 6);
   torch::nn::Linear own = linear("own", 6, 3);
+  /// How many forwards ranks above 0 have had, times the rank.
+  at::Tensor forwards = register_buffer("forwards", torch::zeros({}));
 
   explicit Net(bool sparse)
       : words(
@@ -131,7 +162,11 @@ struct Net : LayeredNet {
       x = body(x);
     }
     x = x + words(indices);
+    forwards.add_(at.rank);
     auto out = left(x);
+    if (program.foreign.defined()) {
+      out = out + program.foreign;
+    }
     if (!program.branches || (at.step + at.rank) % 2 == 0) {
       out = out + right(x);
     }
@@ -244,6 +279,24 @@ std::vector<std::string> differences(
   return names;
 }
 
+/// After the last backward of a step. In a join, the rank whose buffers all
+/// ranks get changes.
+void require_buffers(
+    const Program& program,
+    const Net& net,
+    int rank,
+    int step) {
+  const int parts = program.accumulates ? 2 : 1;
+  const auto forwards = net.forwards.item<int>();
+  if (!program.options.broadcast_buffers()) {
+    REQUIRE(forwards == (step + 1) * parts * rank);
+  } else if (program.wrapped && !program.uneven) { // before forwards
+    REQUIRE((forwards == rank || forwards == parts * rank));
+  } else if (!program.uneven) { // after backwards
+    REQUIRE(forwards == 0);
+  }
+}
+
 const std::vector<std::string> kNone;
 
 void train(const Program& program, const ProcessGroup& group) {
@@ -283,6 +336,7 @@ void train(const Program& program, const ProcessGroup& group) {
       reference.update();
       if (has_batch(program, step, rank)) {
         REQUIRE(differences(*net, reference.net(rank), true) == kNone);
+        require_buffers(program, *net, rank, step);
       }
     }
   }
@@ -307,7 +361,7 @@ std::string refusal(const std::string& first, const std::string& second) {
 RANKS_TEST(
     "every pair of options gives plain autograd's gradients",
     3,
-    ProcessGroupOptions().backend("shm"),
+    ProcessGroupOptions(),
     RankOptions().timeout(std::chrono::seconds(200))) {
   const auto& all = features();
   for (size_t i = 0; i < all.size(); ++i) {

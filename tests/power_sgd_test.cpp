@@ -27,31 +27,31 @@ double largest(const at::Tensor& tensor) {
 }
 
 TEST_CASE("PowerSGD options that cannot be are refused") {
-  const auto refused = [](const PowerSGDOptions& options,
-                          const std::string& reason) {
+  const auto rejected = [](const PowerSGDOptions& options,
+                           const std::string& reason) {
     REQUIRE_THROWS_WITH(PowerSGDHook(options), Has(reason));
   };
   for (const int64_t start : {0, 1}) {
     const auto options = PowerSGDOptions().start_iteration(start);
     const auto reason =
         "start_iteration is " + std::to_string(start) + ", expected 2 or more";
-    refused(options, reason);
-    refused(PowerSGDOptions(options).use_error_feedback(false), reason);
-    refused(PowerSGDOptions(options).warm_start(false), reason);
+    rejected(options, reason);
+    rejected(PowerSGDOptions(options).use_error_feedback(false), reason);
+    rejected(PowerSGDOptions(options).warm_start(false), reason);
     const auto neither =
         PowerSGDOptions(options).use_error_feedback(false).warm_start(false);
     REQUIRE_NOTHROW(PowerSGDHook(neither));
   }
-  refused(
+  rejected(
       PowerSGDOptions().matrix_approximation_rank(0),
       "matrix_approximation_rank is 0");
-  refused(
+  rejected(
       PowerSGDOptions().min_compression_rate(-1), "min_compression_rate is -1");
-  refused(
+  rejected(
       PowerSGDOptions().orthogonalization_epsilon(-1),
       "orthogonalization_epsilon -1");
-  refused(PowerSGDOptions().random_seed(-1), "random_seed is -1");
-  refused(
+  rejected(PowerSGDOptions().random_seed(-1), "random_seed is -1");
+  rejected(
       PowerSGDOptions().random_seed(1LL << 32), "random_seed is 4294967296");
 }
 

@@ -256,15 +256,15 @@ RANKS_TEST("a hook's future that fails ends backward with its text") {
 }
 
 RANKS_TEST("a hook's result that does not fit the bucket is refused") {
-  const auto refused = [&](const std::string& text, const Future& result) {
+  const auto rejected = [&](const std::string& text, const Future& result) {
     require_failure(group, text, [&](const GradBucket&, const ProcessGroup&) {
       return result;
     });
   };
-  refused("hook's result has 5 elements", completed(torch::zeros({5})));
-  refused("hook's future contains a Int", completed(3));
-  refused("result is an undefined tensor", completed(at::Tensor()));
-  refused("returned no future", Future());
+  rejected("hook's result has 5 elements", completed(torch::zeros({5})));
+  rejected("hook's future contains a Int", completed(3));
+  rejected("result is an undefined tensor", completed(at::Tensor()));
+  rejected("returned no future", Future());
   require_failure(
       group,
       "the communication hook's result has 3 elements",

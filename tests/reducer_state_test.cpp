@@ -219,13 +219,13 @@ RANKS_TEST("a group of one takes a layout and passes it on") {
 RANKS_TEST("the layout of another model is refused and changes nothing") {
   Run run(group, small_buckets());
   const auto before = run.reducer.buckets();
-  const auto refuse = [&](const IValue& state, const std::string& reason) {
+  const auto reject = [&](const IValue& state, const std::string& reason) {
     REQUIRE_THROWS_WITH(run.reducer.load_state_dict(state), Has(reason));
     REQUIRE(run.reducer.buckets() == before);
   };
   const auto refuse_of = [&](const auto& target, const std::string& reason) {
     Reducer other(target, group, small_buckets());
-    refuse(other.state_dict(), reason);
+    reject(other.state_dict(), reason);
   };
   refuse_of(
       std::make_shared<UnevenNet>(),
@@ -245,9 +245,9 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
       [&](const char* key, const IValue& value, const std::string& reason) {
         auto state = good.deepcopy();
         state.toGenericDict().insert_or_assign(key, value);
-        refuse(state, reason);
+        reject(state, reason);
       };
-  refuse(3, "not a Reducer's");
+  reject(3, "not a Reducer's");
   refuse_with("orders", 3, "not a Reducer's");
   refuse_with("rebuilt", 3, "not a Reducer's");
   refuse_with("rebuild_in", -1, "not a Reducer's");

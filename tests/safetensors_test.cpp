@@ -99,20 +99,20 @@ FOLDER_TEST("safetensors keeps every dtype and shape, bit by bit") {
 
 FOLDER_TEST("safetensors refuses what the format has not") {
   const auto path = folder / "a.safetensors";
-  const auto refused = [&](const std::string& name,
-                           const torch::Tensor& value) {
+  const auto rejected = [&](const std::string& name,
+                            const torch::Tensor& value) {
     StateDict tensors;
     tensors.insert(name, value);
     return words_of([&] { write_safetensors(path, tensors); });
   };
   CHECK_THAT(
-      refused("layer.w", torch::zeros(2, torch::kComplexDouble)),
+      rejected("layer.w", torch::zeros(2, torch::kComplexDouble)),
       Has("layer.w", "ComplexDouble"));
-  CHECK_THAT(refused("u", {}), Has("'u' is undefined"));
+  CHECK_THAT(rejected("u", {}), Has("'u' is undefined"));
   CHECK_THAT(
-      refused("__metadata__", torch::ones(1)),
+      rejected("__metadata__", torch::ones(1)),
       Has("'__metadata__' is not allowed"));
-  CHECK_THAT(refused("\xff", torch::ones(1)), Has("UTF-8"));
+  CHECK_THAT(rejected("\xff", torch::ones(1)), Has("UTF-8"));
   CHECK(folder.names().empty());
 }
 

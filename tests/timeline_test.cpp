@@ -9,8 +9,8 @@
 namespace ddp::test::timeline_test {
 
 using detail::clock_offset;
-using detail::Meeting;
 using detail::parse_steps;
+using detail::SyncPoint;
 using nlohmann::json;
 
 double begin_of(const json& span) {
@@ -164,12 +164,12 @@ TEST_CASE("a clock's offset is found within its bound") {
   };
   for (int i = 0; i < 300; ++i) {
     const int64_t behind = below(2'000'000'000) - 1'000'000'000;
-    std::vector<Meeting> first;
-    std::vector<Meeting> own;
+    std::vector<SyncPoint> first;
+    std::vector<SyncPoint> own;
     int64_t now = below(1'000'000);
-    const auto meetings = 1 + below(20);
+    const auto sync_points = 1 + below(20);
     int64_t shortest = INT64_MAX;
-    for (int64_t k = 0; k < meetings; ++k) {
+    for (int64_t k = 0; k < sync_points; ++k) {
       const auto first_comes = now + below(1000);
       const auto own_comes = now + below(1000);
       const auto met = std::max(first_comes, own_comes);

@@ -245,7 +245,7 @@ TEST_CASE("Values that contain themselves are refused") {
 }
 
 TEST_CASE("Bombs need little memory and time") {
-  const auto refused = [](const std::string& pickle, const char* expected) {
+  const auto rejected = [](const std::string& pickle, const char* expected) {
     const auto bytes = torch_file_of(pickle);
     require_in_child(
         400, [&] { REQUIRE_THAT(complaint(bytes), Has(expected)); });
@@ -255,36 +255,36 @@ TEST_CASE("Bombs need little memory and time") {
   for (char i = 0; i < 60; ++i) {
     laughs += "](h"s + i + "h" + i + "eq" + static_cast<char>(i + 1);
   }
-  refused("(" + laughs + "t", "need far more memory");
+  rejected("(" + laughs + "t", "need far more memory");
   // The same with text.
-  refused(
+  rejected(
       "](" + unicode(std::string(1 << 20, 'x')) + "q\0"s +
           repeat("h\0"s, 100'000) + "e",
       "need far more memory");
   // One wide list in many places.
-  refused(
+  rejected(
       "](](" + repeat("N", 1'000'000) + "eq\0"s + repeat("h\0"s, 10'000) + "e",
       "need far more memory");
   const size_t deep = 1'000'000;
-  refused(repeat("]", deep) + repeat("a", deep - 1), "nested more than 100");
-  refused("N" + repeat("\x85", deep), "nested more than 100");
-  refused(repeat("}K\1", deep) + "N" + repeat("s", deep), "nested more than");
+  rejected(repeat("]", deep) + repeat("a", deep - 1), "nested more than 100");
+  rejected("N" + repeat("\x85", deep), "nested more than 100");
+  rejected(repeat("}K\1", deep) + "N" + repeat("s", deep), "nested more than");
   // Built from the outside, so that no value is deep when it is added to.
   std::string chain = "(]q\0"s;
   for (uint32_t i = 1; i < deep / 8; ++i) {
     chain += "j" + u32(i - 1) + "]r" + u32(i) + "a";
   }
-  refused(chain + "t", "nested more than 100");
+  rejected(chain + "t", "nested more than 100");
   // Each part is shallow where it is met first.
   std::string parts = "](N";
   for (uint32_t i = 0; i < 10'000; ++i) {
     parts += i == 0 ? "N" : "j" + u32(i - 1);
     parts += repeat("\x85", 50) + "r" + u32(i);
   }
-  refused(parts + "e", "nested more than 100");
-  refused(repeat("(", deep), "the stack has 0 values");
-  refused(repeat("N", 4 * deep), "values on the stack");
-  refused("](" + repeat(")", 8 * deep) + "e", "need far more memory");
+  rejected(parts + "e", "nested more than 100");
+  rejected(repeat("(", deep), "the stack has 0 values");
+  rejected(repeat("N", 4 * deep), "values on the stack");
+  rejected("](" + repeat(")", 8 * deep) + "e", "need far more memory");
   // Keys that are made for the hash table of c10::Dict to have no end.
   uint64_t inverse = 1; // of its factor, modulo 2^64
   for (int i = 0; i < 6; ++i) {
@@ -294,7 +294,7 @@ TEST_CASE("Bombs need little memory and time") {
   for (uint64_t i = 0; i < 100; ++i) {
     keys += long_integer(static_cast<int64_t>(inverse * i)) + "N";
   }
-  refused(keys + "u", "need far more memory");
+  rejected(keys + "u", "need far more memory");
 }
 
 } // namespace ddp::test::torch_file_hostile_test

@@ -273,19 +273,19 @@ FOLDER_TEST("Python reads what write_checkpoint_file wrote") {
 
 FOLDER_TEST("write_checkpoint_file refuses what no file can have") {
   const auto path = folder / "a.pt";
-  const auto refused = [&](const c10::IValue& value) {
+  const auto rejected = [&](const c10::IValue& value) {
     return words_of([&] {
       write_checkpoint_file(path, dict({{"x", list({value})}}));
     });
   };
-  CHECK_THAT(refused(at::Tensor()), Has("'x.0' is an undefined tensor"));
-  CHECK_THAT(refused("\xff"), Has("not UTF-8"));
-  CHECK_THAT(refused(c10::Device("cpu")), Has("is a Device"));
-  CHECK_THAT(refused(dict({{0.5, 1}})), Has("a key that is a Double"));
+  CHECK_THAT(rejected(at::Tensor()), Has("'x.0' is an undefined tensor"));
+  CHECK_THAT(rejected("\xff"), Has("not UTF-8"));
+  CHECK_THAT(rejected(c10::Device("cpu")), Has("is a Device"));
+  CHECK_THAT(rejected(dict({{0.5, 1}})), Has("a key that is a Double"));
   auto cycle = list({});
   cycle.push_back(cycle);
   cycle.push_back(cycle);
-  CHECK_THAT(refused(cycle), Has("contain themselves"));
+  CHECK_THAT(rejected(cycle), Has("contain themselves"));
   CHECK(folder.names().empty());
   cycle.clear();
 }

@@ -154,7 +154,7 @@ TEST_CASE("a state that does not fit changes nothing") {
   const auto state = training.state.state_dict().deepcopy();
   training.train(1);
   const auto before = training.state.state_dict().deepcopy();
-  const auto refuse = [&](const std::string& name,
+  const auto reject = [&](const std::string& name,
                           const std::optional<IValue>& value,
                           const std::string& reason) {
     auto dict = state.deepcopy().toGenericDict();
@@ -170,20 +170,20 @@ TEST_CASE("a state that does not fit changes nothing") {
         training.net->parameters()[0],
         entry(before, "net", "0.weight").toTensor()));
   };
-  refuse("note", std::nullopt, "the state has no 'note'");
-  refuse("step", 1.5, "'step' is not a whole number");
-  refuse("best", "good", "'best' is not a number");
-  refuse("note", 3, "'note' is not a string");
-  refuse("average", 3, "'average' is not a tensor");
-  refuse("scheduler", 3, "'scheduler' is not a scheduler's");
-  refuse("net", 3, "tensors by name");
-  refuse("optimizer", 3, "not an optimizer's state");
-  refuse("own", 3, "'own' is not a list of ranks' states");
-  refuse("random_state", 3, "not a list of ranks' states");
+  reject("note", std::nullopt, "the state has no 'note'");
+  reject("step", 1.5, "'step' is not a whole number");
+  reject("best", "good", "'best' is not a number");
+  reject("note", 3, "'note' is not a string");
+  reject("average", 3, "'average' is not a tensor");
+  reject("scheduler", 3, "'scheduler' is not a scheduler's");
+  reject("net", 3, "tensors by name");
+  reject("optimizer", 3, "not an optimizer's state");
+  reject("own", 3, "'own' is not a list of ranks' states");
+  reject("random_state", 3, "not a list of ranks' states");
   torch::nn::Linear other(2, 2);
   TrainingState another;
   another.add("net", other);
-  refuse(
+  reject(
       "net",
       another.state_dict().toGenericDict().at("net"),
       "'net' does not fit the module");

@@ -36,7 +36,7 @@ TEST_CASE("ranks agree whether all have unused parameters") {
       const auto complete = step % 2 == 0 ? step / 2 % size : -1;
       for (int64_t rank = 0; rank < size; ++rank) {
         if (rank != complete) {
-          ranks[rank].announce(step);
+          ranks[rank].add_to_counter(step);
           ++announced;
         }
       }
@@ -63,7 +63,7 @@ TEST_CASE("where nothing keeps ranks together the first to read decides") {
     const auto late = step % 4; // 3: none is
     for (int64_t rank = 0; rank < 3; ++rank) {
       if (rank != late) {
-        ranks[rank].announce(step);
+        ranks[rank].add_to_counter(step);
       }
     }
     for (int64_t rank = 0; rank < 3; ++rank) {
@@ -72,7 +72,7 @@ TEST_CASE("where nothing keeps ranks together the first to read decides") {
       }
     }
     if (late < 3) {
-      ranks[late].announce(step);
+      ranks[late].add_to_counter(step);
       REQUIRE_FALSE(ranks[late].concerns_all());
     }
   }
@@ -90,7 +90,7 @@ class EndedStore : public c10d::HashStore {
 TEST_CASE("a rank 0 that has ended its step had no unused parameters") {
   detail::UnusedAgreement rank(
       c10::make_intrusive<EndedStore>(), 2, std::chrono::seconds(10), true);
-  rank.announce(1);
+  rank.add_to_counter(1);
   CHECK_FALSE(rank.concerns_all());
 }
 

@@ -6,6 +6,8 @@
 #include <ddp/support/containers.h>
 #include <ddp/support/plain_memory.h>
 
+#include <algorithm>
+
 namespace ddp {
 
 using c10::IValue;
@@ -81,6 +83,13 @@ std::string HookChain::describe() const {
 
 bool HookChain::takes_scaled_gradients() const {
   return impl_->hooks.front()->takes_scaled_gradients();
+}
+
+bool HookChain::keeps_ranks_equal() const {
+  const auto& hooks = impl_->hooks;
+  return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+    return hook->keeps_ranks_equal();
+  });
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> HookChain::run(

@@ -209,7 +209,7 @@ const c10d::Backend& unwrap_backend(const c10d::Backend& backend) {
   return wrapper ? wrapper->inner() : backend;
 }
 
-void announce(const detail::ProcessGroupImpl& group) {
+void log_group(const detail::ProcessGroupImpl& group) {
   if (group.rank == 0 && debug_level() != DebugLevel::kOff) {
     const std::set<std::string> hosts(group.hosts.begin(), group.hosts.end());
     TORCH_WARN(detail::format(
@@ -224,7 +224,7 @@ void announce(const detail::ProcessGroupImpl& group) {
   }
 }
 
-void announce_reducer(
+void log_reducer(
     const ProcessGroup& group,
     const std::string& name,
     size_t parameters,

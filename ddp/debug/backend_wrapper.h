@@ -14,10 +14,10 @@ c10::intrusive_ptr<c10d::Backend> wrap_backend(
 const c10d::Backend& unwrap_backend(const c10d::Backend& backend);
 
 /// Logs a line about the new group, on rank 0 if DDP_DEBUG is not "off".
-void announce(const detail::ProcessGroupImpl& group);
+void log_group(const detail::ProcessGroupImpl& group);
 
 /// As above, for a new Reducer.
-void announce_reducer(
+void log_reducer(
     const ProcessGroup& group,
     const std::string& name,
     size_t parameters,

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{250};
 constexpr milliseconds kStackTime{5000};
-constexpr milliseconds kLongestPause{10};
+constexpr milliseconds kLongestBackoff{10};
 
 /// What a rank says: the signature's length, it, and the text to be shown.
 std::string said_of(const Call& call) {
@@ -40,7 +40,7 @@ bool has_within(
     c10d::Store& store,
     const std::vector<std::string>& keys) {
   return detail::poll_for(
-      time, kLongestPause, [&] { return store.check(keys); });
+      time, kLongestBackoff, [&] { return store.check(keys); });
 }
 
 } // namespace
@@ -124,7 +124,7 @@ void CollectiveFingerprint::wait_for_all(
         failure_store_->report(
             scope_, reason, detail::Failure::Kind::kConsequence);
       }
-      give_up(reason, number);
+      abort_call(reason, number);
     }
   }
 }
@@ -134,12 +134,13 @@ void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
   const auto failures = failure_store_ ? failure_store_->read(scope_)
                                        : std::vector<detail::Failure>();
   if (!failures.empty()) {
-    give_up(place(sequence) + ": " + detail::describe(failures), number);
+    abort_call(place(sequence) + ": " + detail::describe(failures), number);
   }
 }
 
-void CollectiveFingerprint::give_up(const std::string& reason, uint64_t number)
-    const {
+void CollectiveFingerprint::abort_call(
+    const std::string& reason,
+    uint64_t number) const {
   throw detail::PeerError(detail::format(
       "rank {} of {} on host {}: {}{}\nstack of this rank:\n{}",
       caller_.rank,

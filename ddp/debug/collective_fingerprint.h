@@ -42,7 +42,8 @@ class CollectiveFingerprint {
   void wait_for_all(int64_t sequence, const Call& call, uint64_t number);
   /// Throws if another rank has given up.
   void look_for_failure(int64_t sequence, uint64_t number) const;
-  [[noreturn]] void give_up(const std::string& reason, uint64_t number) const;
+  [[noreturn]] void abort_call(const std::string& reason, uint64_t number)
+      const;
   std::string absent(int64_t sequence) const;
   /// Throws with the ranks' calls, by rank, if they differ.
   void compare(

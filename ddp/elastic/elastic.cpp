@@ -31,7 +31,7 @@ class Commit {
     // By a group of one: without communication.
     const auto value = state.state_dict();
     const auto bytes = torch::jit::pickle(value, &tensors);
-    outline_.assign(bytes.begin(), bytes.end());
+    pickled_.assign(bytes.begin(), bytes.end());
     memory_.begin();
     tensors_.clear();
     for (const auto& tensor : tensors) {
@@ -41,11 +41,11 @@ class Commit {
 
   c10::IValue value() const {
     return torch::jit::unpickle(
-        outline_.data(), outline_.size(), nullptr, tensors_);
+        pickled_.data(), pickled_.size(), nullptr, tensors_);
   }
 
  private:
-  std::string outline_; // without the tensors
+  std::string pickled_; // without the tensors
   std::vector<at::Tensor> tensors_;
   detail::SnapshotMemory memory_;
 };

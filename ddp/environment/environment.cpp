@@ -17,14 +17,14 @@ namespace {
 
 using detail::LaunchSource;
 
-bool is_meeting_point_given(
+bool is_store_endpoint_given(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {
   return !options.master_addr().empty() || options.master_port() ||
       lookup("MASTER_ADDR") || lookup("MASTER_PORT");
 }
 
-void read_meeting_point(
+void read_store_endpoint(
     LaunchEnvironment& result,
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {
@@ -70,7 +70,7 @@ int64_t required(const EnvironmentLookup& lookup, const char* name) {
 /// some of them, so rank 0 takes the first that is free, and the others look
 /// for the key prefix of their own job. Throws `c10::ValueError` where a
 /// variable is missing.
-void meet_by_slurm(
+void rendezvous_by_slurm(
     LaunchEnvironment& environment,
     const EnvironmentLookup& lookup) {
   const auto job = required(lookup, "SLURM_JOB_ID");
@@ -216,11 +216,11 @@ LaunchEnvironment read_launch_environment(
   result.attempt = "ddp";
   if (result.world_size > 1) {
     if (source->kind == LaunchSource::Kind::kExplicit ||
-        is_meeting_point_given(options, lookup)) {
-      read_meeting_point(result, options, lookup);
+        is_store_endpoint_given(options, lookup)) {
+      read_store_endpoint(result, options, lookup);
       read_launcher_services(result, lookup);
     } else if (source->kind == LaunchSource::Kind::kSlurm) {
-      meet_by_slurm(result, lookup);
+      rendezvous_by_slurm(result, lookup);
     }
   }
   return result;

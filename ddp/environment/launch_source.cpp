@@ -117,7 +117,7 @@ std::optional<LaunchSource> read_pmix(
   return source;
 }
 
-std::string in_words(const LaunchSource& source) {
+std::string describe(const LaunchSource& source) {
   return detail::format(
       "{}={} {}={}",
       source.rank_name,
@@ -131,8 +131,8 @@ void check_agreement(const LaunchSource& one, const LaunchSource& other) {
       one.rank == other.rank && one.world_size == other.world_size,
       "{} and {} contradict each other: unset {} and {} to use {}, or set both "
       "by ProcessGroupOptions().rank(...).world_size(...)",
-      in_words(one),
-      in_words(other),
+      describe(one),
+      describe(other),
       one.rank_name,
       one.size_name,
       other.launcher);

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause(5);
+constexpr milliseconds kPollInterval(5);
 
 /// The functions of libpmix that are used.
 struct Functions {
@@ -244,7 +244,7 @@ class LocalBroadcast {
   std::string send(const std::string& text) {
     std::vector<std::string> names{own_};
     const auto size = static_cast<size_t>(*connection().job.size);
-    const bool all_answer = poll_for(timeout_, kPause, [&] {
+    const bool all_answer = poll_for(timeout_, kPollInterval, [&] {
       say("ddp.call", own_);
       for (auto rank = names.size(); rank < size; ++rank) {
         const auto answer = heard(static_cast<int64_t>(rank), "ddp.answer");
@@ -267,7 +267,7 @@ class LocalBroadcast {
   std::string receive() {
     const auto own_rank = static_cast<size_t>(connection().job.rank);
     json text;
-    const bool received = poll_for(timeout_, kPause, [&] {
+    const bool received = poll_for(timeout_, kPollInterval, [&] {
       say("ddp.answer",
           json{{"call", get(0, "ddp.call")}, {"name", own_}}.dump());
       text = heard(0, "ddp.text");
@@ -290,7 +290,7 @@ class LocalBroadcast {
     if (text != said_ || Clock::now() >= again_) {
       put(key, text);
       said_ = text;
-      again_ = Clock::now() + 20 * kPause;
+      again_ = Clock::now() + 20 * kPollInterval;
     }
   }
 

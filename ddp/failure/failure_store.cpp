@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr const char* kList = "failures";
-constexpr const char* kNotice = "notice";
+constexpr const char* kWarning = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 // For what is done once: to connect, and to report this rank's own reason,
 // which is all that others hear.
@@ -383,13 +383,13 @@ bool FailureStore::may_report_wait(const WaitState& state) {
   // The rank and the wait: "RANK ID".
   const auto own = std::to_string(root_rank_) + " " + state.id;
   const auto may = Connection::ask(connection_, [own](c10d::Store& store) {
-    const auto last = get_or(store, kNotice, "");
+    const auto last = get_or(store, kWarning, "");
     const auto space = std::min(last.find(' '), last.size());
     const auto wait = get_or(store, awaited(last.substr(0, space)), "");
     const bool goes_on = !last.empty() &&
         wait.substr(0, wait.find(' ')) == last.substr(space + 1);
     return !goes_on &&
-        store.compareSet(kNotice, stored(last), stored(own)) == stored(own);
+        store.compareSet(kWarning, stored(last), stored(own)) == stored(own);
   });
   return may.value_or(false);
 }

@@ -133,7 +133,7 @@ void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
   // Some ranks may still be reading addresses from the store, which ends with
   // rank 0: nobody goes on before all are connected.
   wait_for_all_ranks(impl, "connecting");
-  debug::announce(impl);
+  debug::log_group(impl);
 }
 
 void disconnect(ProcessGroupImpl& impl) noexcept {

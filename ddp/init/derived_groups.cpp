@@ -22,12 +22,12 @@ namespace {
 
 using Impl = detail::ProcessGroupImpl;
 
-void find_local_place(Impl& impl) {
+void find_local_position(Impl& impl) {
   std::vector<RankInfo> members(impl.hosts.size());
   for (size_t r = 0; r < members.size(); ++r) {
     members[r].host = impl.hosts[r];
   }
-  const auto place = local_place(members, impl.rank);
+  const auto place = local_position(members, impl.rank);
   impl.local_rank = place.rank;
   impl.local_size = place.size;
 }
@@ -195,7 +195,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   for (const auto member : members) {
     impl->hosts.push_back(impl_->hosts[member]);
   }
-  find_local_place(*impl);
+  find_local_position(*impl);
   if (impl->backend == "hierarchical") {
     impl->backend = cpu_backend(impl->hosts);
   }
@@ -228,7 +228,7 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->group = group;
   ProcessGroup result(impl);
   impl->hosts = result.all_gather(detail::host_identity());
-  find_local_place(*impl);
+  find_local_position(*impl);
   impl->scope = scope_of_next_group(result);
   // The store may hold what groups before this one left.
   const auto name = result.broadcast(detail::random_name());

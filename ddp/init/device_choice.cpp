@@ -21,7 +21,7 @@ int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
 /// Why the ranks of one host cannot have a GPU each; empty if they can.
 std::string shortage(const std::vector<RankInfo>& members, bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
-    const auto place = local_place(members, static_cast<int64_t>(r));
+    const auto place = local_position(members, static_cast<int64_t>(r));
     const auto& own = members[r];
     if (own.gpus.empty()) {
       return detail::format(
@@ -66,7 +66,7 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
   std::map<std::pair<std::string, std::string>, size_t> users;
   for (size_t r = 0; r < members.size(); ++r) {
     const auto& member = members[r];
-    const auto place = local_place(members, static_cast<int64_t>(r));
+    const auto place = local_position(members, static_cast<int64_t>(r));
     const auto index = gpu_index(member, place.rank, allowed);
     if (index >= static_cast<int64_t>(member.gpus.size())) {
       continue; // an error of its own
@@ -93,7 +93,7 @@ c10::Device own_gpu(
     int64_t rank,
     bool share) {
   const auto& self = members[rank];
-  const auto index = gpu_index(self, local_place(members, rank).rank, share);
+  const auto index = gpu_index(self, local_position(members, rank).rank, share);
   DDP_CHECK_VALUE(
       index < static_cast<int64_t>(self.gpus.size()),
       "device cuda:{} was requested on rank {}, which has {} usable GPUs{}{}",
@@ -144,8 +144,10 @@ std::string choose_cpu_backend(
 
 } // namespace
 
-LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank) {
-  LocalPlace place{0, 0};
+LocalPosition local_position(
+    const std::vector<RankInfo>& members,
+    int64_t rank) {
+  LocalPosition place{0, 0};
   for (size_t r = 0; r < members.size(); ++r) {
     if (members[r].host == members[rank].host) {
       place.rank += static_cast<int64_t>(r) < rank;

@@ -6,7 +6,7 @@
 namespace ddp {
 
 /// A rank's place among the ranks of its host.
-struct LocalPlace {
+struct LocalPosition {
   int64_t rank = 0;
   int64_t size = 1;
 };
@@ -14,7 +14,9 @@ struct LocalPlace {
 /// Finds a rank's place by comparing hosts. A local rank from the launcher
 /// takes precedence: the launcher may know containers that look like one host
 /// or several.
-LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank);
+LocalPosition local_position(
+    const std::vector<RankInfo>& members,
+    int64_t rank);
 
 /// The backend for CPU tensors if the ranks of each of these hosts can share
 /// memory: shm for one host, hierarchical if some ranks share a host, otherwise

@@ -3,7 +3,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
-#include <ddp/process_group/wait_notice.h>
+#include <ddp/process_group/wait_warning.h>
 
 namespace ddp {
 namespace {
@@ -43,7 +43,7 @@ ProcessGroup ProcessGroup::from_mpi_handle(
     const ProcessGroupOptions& program_options) {
   detail::report_to_launcher(program_options);
   const auto options = complete(program_options);
-  auto notice = std::make_optional<detail::WaitNotice>(
+  auto warning = std::make_optional<detail::WaitWarning>(
       *options.wait_notice(),
       "this rank",
       "from_mpi: not all ranks of the communicator have called it");
@@ -51,9 +51,9 @@ ProcessGroup ProcessGroup::from_mpi_handle(
       backends::mpi::library().adopt(handle, size, *options.timeout());
   auto environment = ranks_of(*communicator, options);
   if (environment.world_size > 1) {
-    detail::meet_over_mpi(environment, *communicator, *options.timeout());
+    detail::rendezvous_over_mpi(environment, *communicator, *options.timeout());
   }
-  notice.reset();
+  warning.reset();
   return detail::form_group(options, environment, communicator);
 }
 

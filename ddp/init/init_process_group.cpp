@@ -14,11 +14,11 @@
 #include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/process_group/uncaught.h>
-#include <ddp/process_group/wait_notice.h>
+#include <ddp/process_group/wait_warning.h>
 #include <ddp/rendezvous/host.h>
-#include <ddp/rendezvous/meeting_point.h>
 #include <ddp/rendezvous/network_interface.h>
 #include <ddp/rendezvous/rendezvous.h>
+#include <ddp/rendezvous/store_endpoint.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/SequenceNumber.h>
@@ -167,12 +167,14 @@ CommunicatorPtr world_of(LaunchEnvironment& environment, milliseconds timeout) {
 
 /// Asks PMIx, and MPI where that is not to be had: of an MPI that runs already
 /// nobody knows whether it shares its PMIx with us.
-void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
+void rendezvous_by_launcher(
+    LaunchEnvironment& environment,
+    milliseconds timeout) {
   if (!is_mpi_initialized()) {
     const auto job = detail::pmix_job();
     if (job && job->rank == environment.rank &&
         job->size.value_or(environment.world_size) == environment.world_size) {
-      detail::choose_meeting_point(
+      detail::choose_store_endpoint(
           environment,
           [&](const std::string& text) {
             return detail::pmix_broadcast(text, timeout);
@@ -194,7 +196,7 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
       detail::pmix_unavailable(),
       backends::mpi::unavailable());
   const auto world = world_of(environment, timeout);
-  detail::meet_over_mpi(environment, *world, timeout);
+  detail::rendezvous_over_mpi(environment, *world, timeout);
 }
 
 /// What a rank knows of itself after the meeting.
@@ -203,7 +205,7 @@ std::shared_ptr<detail::ProcessGroupImpl> member_of(
     const RendezvousResult& met,
     const DeviceChoice& choice) {
   auto impl = std::make_shared<detail::ProcessGroupImpl>();
-  const auto place = local_place(met.members, environment.rank);
+  const auto place = local_position(met.members, environment.rank);
   impl->rank = environment.rank;
   impl->size = environment.world_size;
   impl->local_rank = place.rank;
@@ -257,7 +259,7 @@ std::string scope_of_group(int64_t number, int64_t size) {
   return number == 0 ? "" : "/group_" + std::to_string(number);
 }
 
-void meet_over_mpi(
+void rendezvous_over_mpi(
     LaunchEnvironment& environment,
     backends::mpi::Communicator& communicator,
     milliseconds timeout) {
@@ -266,7 +268,7 @@ void meet_over_mpi(
       static_cast<int>(std::hash<std::string>()(host_identity()) & 0x7fffffff);
   const auto here =
       communicator.split(color, static_cast<int>(environment.rank));
-  choose_meeting_point(
+  choose_store_endpoint(
       environment,
       [&](const std::string& text) { return communicator.broadcast(text); },
       here->size() == communicator.size(),
@@ -371,10 +373,10 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   auto environment = detail::launch_environment(options);
   say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
-  std::optional<detail::WaitNotice> notice;
+  std::optional<detail::WaitWarning> warning;
   if (environment.world_size > 1 &&
       (options.backend() == "mpi" || environment.master_addr.empty())) {
-    notice.emplace(
+    warning.emplace(
         *options.wait_notice(),
         c10::str("rank ", environment.rank, " of ", environment.world_size),
         "init_process_group: not all ranks have called it");
@@ -383,12 +385,12 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
       options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;
   if (environment.world_size > 1 && environment.master_addr.empty()) {
     if (world) {
-      detail::meet_over_mpi(environment, *world, timeout);
+      detail::rendezvous_over_mpi(environment, *world, timeout);
     } else {
-      meet_by_launcher(environment, timeout);
+      rendezvous_by_launcher(environment, timeout);
     }
   }
-  notice.reset();
+  warning.reset();
   return detail::form_group(options, environment, world);
 }
 

@@ -88,7 +88,7 @@ void WatchedGroup::look() {
     return; // locked: another thread attends to it
   }
   try {
-    start_detached([self = shared_from_this()] { self->attend(); });
+    start_detached([self = shared_from_this()] { self->investigate(); });
   } catch (const std::exception&) { // no thread: at the next look
   }
 }
@@ -115,7 +115,7 @@ bool WatchedGroup::is_suspicious() {
       is_store_gone();
 }
 
-void WatchedGroup::attend() {
+void WatchedGroup::investigate() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (over_) {
     return;

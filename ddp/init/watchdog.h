@@ -33,7 +33,7 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
 
  private:
   bool is_suspicious();
-  void attend();
+  void investigate();
   bool is_stopped_within(std::chrono::milliseconds time);
   std::optional<WaitFailure> find_failure();
   bool is_launching() const;

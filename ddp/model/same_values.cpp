@@ -194,8 +194,8 @@ void verify_same_values(
     *hash++ = static_cast<int64_t>(
         tensor.defined() ? detail::tensor_hash(tensor, seed) : seed);
   }
-  const auto digest = detail::tensor_hash(hashes, text_hash(names));
-  if (detail::is_same_on_all(digest, group)) {
+  const auto checksum = detail::tensor_hash(hashes, text_hash(names));
+  if (detail::is_same_on_all(checksum, group)) {
     return;
   }
   check_same_list(names, group, what);

@@ -95,7 +95,7 @@ void wait_in_slices(
   const auto long_wait =
       std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
   std::optional<WaitState> state;
-  auto notice = group.wait_notice;
+  auto next_warning = group.wait_notice;
   bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
@@ -105,9 +105,9 @@ void wait_in_slices(
         state = group.failure_store->mark_waiting(
             group.scope, group.launched, own_call());
       }
-      if (!told && waited > notice) {
+      if (!told && waited > next_warning) {
         told = tell_of_wait(group, number, state);
-        notice += group.wait_notice;
+        next_warning += group.wait_notice;
       }
     }
     if (state) {
@@ -134,7 +134,7 @@ c10::Backtrace frames() {
   return shows_frames() ? c10::get_lazy_backtrace() : nullptr;
 }
 
-void give_up(
+void abort_group(
     const ProcessGroup& group,
     const std::string& text,
     Failure::Kind kind) {
@@ -318,11 +318,11 @@ void wait_for(
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept {
-  give_up(group, text, Failure::Kind::kOwn);
+  abort_group(group, text, Failure::Kind::kOwn);
 }
 
 void fail_on_all(const ProcessGroup& group, const std::string& text) {
-  give_up(group, text, Failure::Kind::kCommon);
+  abort_group(group, text, Failure::Kind::kCommon);
   DDP_THROW(ValueError, text);
 }
 

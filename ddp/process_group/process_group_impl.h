@@ -157,7 +157,7 @@ ProcessGroup form_group(
 
 /// Distributes rank 0's address over `communicator` if the ranks do not know it
 /// yet. Collective.
-void meet_over_mpi(
+void rendezvous_over_mpi(
     LaunchEnvironment& environment,
     backends::mpi::Communicator& communicator,
     std::chrono::milliseconds timeout);

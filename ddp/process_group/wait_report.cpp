@@ -7,7 +7,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
-#include <ddp/process_group/wait_notice.h>
+#include <ddp/process_group/wait_warning.h>
 
 #include <sstream>
 

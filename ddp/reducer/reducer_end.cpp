@@ -2,7 +2,7 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/reducer/observers/replica_digests.h>
+#include <ddp/reducer/observers/replica_checksums.h>
 
 // What a Reducer tells when it ends.
 

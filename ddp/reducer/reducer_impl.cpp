@@ -76,6 +76,11 @@ ReducerImpl::ReducerImpl(
           synchronization,
           observers.list) {
   check_caps(options);
+  detail::check_no_conflict(
+      detail::Feature::kDivergenceCheck,
+      detail::Feature::kLocalHook,
+      options.check_divergence_every() > 0 && group.size() > 1 &&
+          !reduction.hook().keeps_ranks_equal());
   const auto trainable = trainable_parameters();
   observers.progress.name(parameters.front().key, parameters.size());
   if (!group.c10d()) {
@@ -92,7 +97,7 @@ ReducerImpl::ReducerImpl(
   backward.unfrozen().make_trainable(trainable);
   observers.measured.start();
   claim_hook();
-  debug::announce_reducer(group, name, trainable.size(), buckets.size());
+  debug::log_reducer(group, name, trainable.size(), buckets.size());
 }
 
 ReducerImpl::~ReducerImpl() {

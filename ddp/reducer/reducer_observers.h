@@ -5,7 +5,7 @@
 #include <ddp/reducer/observers/capture_check.h>
 #include <ddp/reducer/observers/measured_buckets.h>
 #include <ddp/reducer/observers/module_membership.h>
-#include <ddp/reducer/observers/replica_digests.h>
+#include <ddp/reducer/observers/replica_checksums.h>
 #include <ddp/reducer/observers/sparse_gradients.h>
 #include <ddp/reducer/observers/step_check.h>
 #include <ddp/reducer/observers/step_in_backward.h>

@@ -102,7 +102,7 @@ void wait_for_listener(
   const auto deadline = Clock::now() + timeout;
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
-  for (GrowingPause pauses(std::chrono::milliseconds(200));;) {
+  for (GrowingBackoff pauses(std::chrono::milliseconds(200));;) {
     const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
     if (probe && connect_until(probe.get(), *list, deadline)) {
       return;

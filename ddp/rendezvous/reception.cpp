@@ -80,8 +80,8 @@ std::vector<int64_t> Reception::absent(int64_t size) const {
   return ranks;
 }
 
-void Reception::say(const nlohmann::json& outcome) const {
-  room_->set(kOutcomeKey, outcome.dump());
+void Reception::say(const nlohmann::json& reply) const {
+  room_->set(kReplyKey, reply.dump());
 }
 
 void Reception::await_readers() const {

@@ -25,7 +25,7 @@ std::string has_read_key(int64_t rank);
 /// Key of a rank that two processes claim.
 constexpr const char* kTwiceKey = "twice";
 /// Key of the result for all ranks.
-constexpr const char* kOutcomeKey = "members";
+constexpr const char* kReplyKey = "members";
 
 /// Rank 0's part of the rendezvous. The lobby has the keys of all attempts, the
 /// room the keys of this attempt.
@@ -53,7 +53,7 @@ class Reception {
   std::vector<int64_t> absent(int64_t size) const;
 
   /// Sends the result to all ranks that have arrived or will arrive.
-  void say(const nlohmann::json& outcome) const;
+  void say(const nlohmann::json& reply) const;
 
   /// Waits a moment for the ranks that have arrived to read the result: after
   /// an error, the store ends with this process.

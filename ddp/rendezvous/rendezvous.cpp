@@ -4,7 +4,7 @@
 #include <common/random_name.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
-#include <ddp/process_group/wait_notice.h>
+#include <ddp/process_group/wait_warning.h>
 #include <ddp/rendezvous/reception.h>
 #include <ddp/rendezvous/store_connection.h>
 #include <ddp/support/detached_task.h>
@@ -21,7 +21,7 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 // Two store requests cost about 30 us each; this keeps rank 0's polling below
 // a percent of a core while it waits.
-constexpr auto kLongestPause = std::chrono::milliseconds(10);
+constexpr auto kLongestBackoff = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
 // For those that may be no one's: only the larger of two worlds has them, or
@@ -36,9 +36,9 @@ constexpr auto kLookInterval = std::chrono::milliseconds(250);
 constexpr auto kLookIntervalPerRank = std::chrono::milliseconds(1);
 
 /// One rank's side of the meeting; see the header for the protocol.
-class Meeting {
+class RendezvousAttempt {
  public:
-  Meeting(
+  RendezvousAttempt(
       const LaunchEnvironment& environment,
       const std::string& address,
       std::chrono::milliseconds timeout,
@@ -72,7 +72,7 @@ class Meeting {
     const auto look_interval = std::max<std::chrono::milliseconds>(
         kLookInterval, size_ * kLookIntervalPerRank);
     auto next_look = start + look_interval;
-    detail::GrowingPause pause(kLongestPause);
+    detail::GrowingBackoff pause(kLongestBackoff);
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
@@ -87,7 +87,7 @@ class Meeting {
         next_look = now + look_interval;
       }
       if (const auto twice = rank_that_came_twice(); !twice.empty()) {
-        refuse(came_twice(twice), reception, 0, size_);
+        reject(came_twice(twice), reception, 0, size_);
       }
       if (now > deadline_) {
         dismiss(reception);
@@ -101,11 +101,11 @@ class Meeting {
     members.pop_back();
     reception.say({{"members", members}});
     reception.await_readers();
-    auto outcome = result(members);
+    auto formed_group = result(members);
     if (serves_) {
       lobby_->set(formed(self), std::to_string(size_));
     }
-    return outcome;
+    return formed_group;
   }
 
   RendezvousResult join(const RankInfo& self) {
@@ -122,18 +122,18 @@ class Meeting {
     member["world_size"] = size_;
     member["number"] = number;
     check_is_only(member.dump());
-    if (!wait(room_, detail::kOutcomeKey)) {
+    if (!wait(room_, detail::kReplyKey)) {
       fail(absent());
     }
-    const auto outcome = json::parse(room_->get_to_str(detail::kOutcomeKey));
+    const auto reply = json::parse(room_->get_to_str(detail::kReplyKey));
     room_->set(detail::has_read_key(rank_), "");
-    if (outcome.contains("missing")) {
-      fail(outcome.at("missing").get<std::vector<int64_t>>());
+    if (reply.contains("missing")) {
+      fail(reply.at("missing").get<std::vector<int64_t>>());
     }
-    if (outcome.contains("fault")) {
-      DDP_THROW(ValueError, outcome.at("fault").get<std::string>());
+    if (reply.contains("fault")) {
+      DDP_THROW(ValueError, reply.at("fault").get<std::string>());
     }
-    return result(outcome.at("members").get<std::vector<json>>());
+    return result(reply.at("members").get<std::vector<json>>());
   }
 
   /// Whether rank 0 has answered.
@@ -167,10 +167,10 @@ class Meeting {
     if (size != size_) {
       const auto larger = std::max(std::min(size, kMostAwaited), size_);
       const auto fault = different_sizes(where_, r, size, size_);
-      refuse(fault, reception, std::min(size, size_), larger);
+      reject(fault, reception, std::min(size, size_), larger);
     }
     if (r == size_) {
-      refuse(other.fault, reception, size_, size_ - 1);
+      reject(other.fault, reception, size_, size_ - 1);
     }
   }
 
@@ -187,7 +187,7 @@ class Meeting {
 
   /// Tells the ranks that have come, and those that come until they are `all`;
   /// not for long once those below `smaller` are there.
-  [[noreturn]] void refuse(
+  [[noreturn]] void reject(
       const std::string& fault,
       detail::Reception& reception,
       int64_t smaller,
@@ -204,7 +204,7 @@ class Meeting {
         end = std::min(end, Clock::now() + kDoubtfulTime);
         complete = true;
       }
-      std::this_thread::sleep_for(kLongestPause);
+      std::this_thread::sleep_for(kLongestBackoff);
     }
     reception.await_readers();
     DDP_THROW(ValueError, fault);
@@ -228,7 +228,7 @@ class Meeting {
   void await_answer(const std::string& key, const std::string& formed) const {
     const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
     const bool answered = detail::poll_until(
-        end, kLongestPause, [&] { return lobby_->check({key}); });
+        end, kLongestBackoff, [&] { return lobby_->check({key}); });
     if (answered || !lobby_->check({formed})) {
       return;
     }
@@ -302,17 +302,17 @@ class Meeting {
   }
 
   RendezvousResult result(const std::vector<json>& members) const {
-    RendezvousResult outcome{room_, {}};
+    RendezvousResult ranks{room_, {}};
     for (const auto& member : members) {
-      outcome.members.push_back(to_rank_info(member));
+      ranks.members.push_back(to_rank_info(member));
     }
     for (int64_t i = 0; i < size_; ++i) {
       const auto r = (rank_ + i) % size_; // this rank's own fault first
-      const auto& fault = outcome.members[r].fault;
+      const auto& fault = ranks.members[r].fault;
       DDP_CHECK_VALUE(fault.empty(), "rank {} of {}: {}", r, size_, fault);
     }
-    check_same_options(outcome.members, where_);
-    return outcome;
+    check_same_options(ranks.members, where_);
+    return ranks;
   }
 
   int64_t rank_;
@@ -323,7 +323,7 @@ class Meeting {
   std::string where_;
   std::string who_;
   bool serves_; // the store is this process's
-  std::optional<detail::WaitNotice> await_rank_0_;
+  std::optional<detail::WaitWarning> await_rank_0_;
   StorePtr lobby_; // keys of every attempt
   std::string attempt_;
   StorePtr room_; // keys of this attempt
@@ -341,15 +341,15 @@ RendezvousResult rendezvous(
     while (true) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      Meeting meeting(environment, self.server, left, wait_notice);
+      RendezvousAttempt attempt(environment, self.server, left, wait_notice);
       if (environment.rank == 0) {
-        return meeting.host(self);
+        return attempt.host(self);
       }
       try {
-        return meeting.join(self);
+        return attempt.join(self);
       } catch (const c10::DistError&) {
         // Unless it was that of the group before, which rank 0 has just left.
-        if (self.groups == 0 || meeting.has_entered() ||
+        if (self.groups == 0 || attempt.has_entered() ||
             Clock::now() >= deadline) {
           throw;
         }

@@ -68,7 +68,7 @@ Form form_from_text(const std::string& text) {
 }
 
 /// "Float [*, 64]": what has to be alike to be joined.
-std::string row_in_words(const Form& form) {
+std::string describe_row(const Form& form) {
   std::ostringstream text;
   text << form.dtype << " [*";
   for (size_t i = 1; i < form.sizes.size(); ++i) {
@@ -97,21 +97,21 @@ at::Tensor make_ready(
     c10::Device device,
     const char* noun,
     RankStatus& status) {
-  const auto refuse = [&](const auto&... why) {
+  const auto reject = [&](const auto&... why) {
     status.mistake = c10::str("the ", noun, " ", why...);
     return at::Tensor();
   };
   if (!tensor.defined()) {
-    return refuse("is an undefined tensor: pass one of shape [n, ...]");
+    return reject("is an undefined tensor: pass one of shape [n, ...]");
   }
   if (tensor.layout() != at::kStrided) {
-    return refuse("is ", tensor.layout(), ": pass its to_dense()");
+    return reject("is ", tensor.layout(), ": pass its to_dense()");
   }
   if (tensor.is_quantized()) {
-    return refuse("is quantized: pass its int_repr() or dequantize()");
+    return reject("is quantized: pass its int_repr() or dequantize()");
   }
   if (tensor.dim() == 0) {
-    return refuse(
+    return reject(
         "has shape [], but dimension 0 must count the rows: pass one of shape "
         "[n, ...], or a single row as its unsqueeze(0)");
   }
@@ -122,7 +122,7 @@ at::Tensor make_ready(
     status.content = text_of_form(ready);
     return ready;
   } catch (const std::exception& error) {
-    return refuse(
+    return reject(
         "cannot be sent from ",
         tensor.device(),
         " through ",
@@ -163,8 +163,8 @@ std::pair<Form, Counts> join(
     }
     common = common.sizes.empty() ? form : common;
     counts.push_back(form.sizes[0]);
-    words.push_back(row_in_words(form));
-    alike = alike && words.back() == row_in_words(common);
+    words.push_back(describe_row(form));
+    alike = alike && words.back() == describe_row(common);
   }
   DDP_CHECK_VALUE(
       alike,

@@ -81,7 +81,7 @@ void Agent::start_attempt(Listener listener) {
 
 void Agent::end_attempt() {
   next_tick_.reset();
-  next_notice_.reset();
+  next_warning_.reset();
   end_all_but_helpers(); // the store, and what ranks left behind
   output_.drain();
   await_output();

@@ -147,7 +147,7 @@ class Agent {
 
   bool output_done_ = false; // the last requested drain is done
   std::optional<Time> next_tick_;
-  std::optional<Time> next_notice_;
+  std::optional<Time> next_warning_;
   std::optional<Time> output_deadline_;
   std::optional<Time> suspended_;
   int64_t last_end_ns_ = 0;

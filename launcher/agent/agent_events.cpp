@@ -19,7 +19,7 @@
 namespace ddp {
 namespace {
 
-constexpr int kFrontDied = kExitSignalBase + SIGKILL;
+constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 
 // Of a file that is there and may be executed.
 std::string describe_exec_error(int error) {
@@ -69,7 +69,7 @@ int Agent::time_left() const {
         next_waiting_,
         next_pause_look_,
         next_tick_,
-        next_notice_,
+        next_warning_,
         output_deadline_}) {
     if (each && (!next || *each < *next)) {
       next = each;
@@ -95,7 +95,7 @@ void Agent::tick() {
   if (next_pause_look_ && now >= *next_pause_look_) {
     watch_pause(now);
   }
-  if (next_notice_ && now >= *next_notice_) {
+  if (next_warning_ && now >= *next_warning_) {
     say_what_is_awaited(now);
   }
   const auto deadline = supervisor_->deadline();
@@ -116,7 +116,7 @@ void Agent::tick() {
 
 void Agent::handle_event(int fd) {
   if (fd == lifeline_.get()) {
-    abandon(kFrontDied);
+    abandon(kLauncherDied);
   } else if (fd == signals_.get()) {
     while (const int signal = next_signal(signals_)) {
       on_signal(signal);

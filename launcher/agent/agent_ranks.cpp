@@ -14,7 +14,7 @@ namespace ddp {
 namespace {
 
 // After which people want to know what a stopping job waits for.
-constexpr std::chrono::seconds kNoticeTime(1);
+constexpr std::chrono::seconds kWarningTime(1);
 // What the kernel needs to end a process that was killed, unless a driver or a
 // file system holds it.
 constexpr std::chrono::seconds kKillTime(10);
@@ -38,8 +38,8 @@ void Agent::send(const Supervisor::Signals& signals) {
   }
   const bool stops = supervisor_->stopping() && supervisor_->running();
   if (stops && !signals.empty()) {
-    next_notice_ =
-        Clock::now() + (signals.back() == SIGKILL ? kKillTime : kNoticeTime);
+    next_warning_ =
+        Clock::now() + (signals.back() == SIGKILL ? kKillTime : kWarningTime);
   }
 }
 

@@ -14,7 +14,7 @@ std::vector<int> Agent::ranks_of(std::vector<int> local_ranks) const {
 }
 
 void Agent::say_what_is_awaited(Time now) {
-  next_notice_.reset();
+  next_warning_.reset();
   const std::vector<int> alive = supervisor_->alive();
   if (alive.empty()) {
     return;

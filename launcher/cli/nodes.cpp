@@ -34,7 +34,9 @@ int64_t number_of(const EnvironmentLookup& lookup, const char* name) {
   return std::atoll(lookup(name).value_or("").c_str());
 }
 
-void meet_by_slurm(const EnvironmentLookup& lookup, SchedulerNodes* nodes) {
+void rendezvous_by_slurm(
+    const EnvironmentLookup& lookup,
+    SchedulerNodes* nodes) {
   const std::string job = lookup("SLURM_JOB_ID").value_or("");
   const std::string step = lookup("SLURM_STEP_ID").value_or("");
   const auto hosts = lookup("SLURM_STEP_NODELIST");
@@ -46,7 +48,9 @@ void meet_by_slurm(const EnvironmentLookup& lookup, SchedulerNodes* nodes) {
   nodes->run_id = job + "." + step;
 }
 
-void meet_by_variables(const EnvironmentLookup& lookup, SchedulerNodes* nodes) {
+void rendezvous_by_variables(
+    const EnvironmentLookup& lookup,
+    SchedulerNodes* nodes) {
   nodes->host = lookup("MASTER_ADDR").value_or("");
   const auto port = static_cast<int>(number_of(lookup, "MASTER_PORT"));
   nodes->port = port > 0 && port < 65536 ? port : kMasterPort;
@@ -68,9 +72,9 @@ std::optional<SchedulerNodes> find_scheduler_nodes(
   nodes.nodes = launcher->tasks;
   nodes.rank = launcher->rank;
   if (launcher->kind == SchedulerEnvironment::Kind::kSlurm) {
-    meet_by_slurm(lookup, &nodes);
+    rendezvous_by_slurm(lookup, &nodes);
   } else {
-    meet_by_variables(lookup, &nodes);
+    rendezvous_by_variables(lookup, &nodes);
   }
   return nodes;
 }

@@ -26,7 +26,7 @@ int execution_error(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
-[[noreturn]] void refuse(const std::string& name, int error) {
+[[noreturn]] void reject(const std::string& name, int error) {
   if (error == ENOENT || error == ENOTDIR) {
     throw LaunchError(kExitNotFound, name + ": no such program");
   }
@@ -75,7 +75,7 @@ Program python_program(
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (const int error = execution_error(name)) {
-      refuse(name, error);
+      reject(name, error);
     }
     return name;
   }
@@ -93,7 +93,7 @@ std::string find_program(const std::string& name) {
     }
   }
   if (!not_executable.empty()) {
-    refuse(not_executable, EACCES);
+    reject(not_executable, EACCES);
   }
   const bool is_here = !name.empty() && execution_error("./" + name) == 0;
   const bool is_count =

@@ -6,9 +6,9 @@
 namespace ddp {
 namespace {
 
-bool is_plain(char letter) {
-  return std::isalnum(static_cast<unsigned char>(letter)) ||
-      (letter != '\0' && std::strchr("-_./,:=+@%", letter) != nullptr);
+bool is_plain(char character) {
+  return std::isalnum(static_cast<unsigned char>(character)) ||
+      (character != '\0' && std::strchr("-_./,:=+@%", character) != nullptr);
 }
 
 } // namespace
@@ -67,9 +67,9 @@ std::vector<std::string> redacted_arguments(
 std::string shell_word(const std::string& text) {
   bool plain = !text.empty();
   std::string quoted = "'";
-  for (const char letter : text) {
-    plain = plain && is_plain(letter);
-    quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  for (const char character : text) {
+    plain = plain && is_plain(character);
+    quoted += character == '\'' ? "'\\''" : std::string(1, character);
   }
   return plain ? text : quoted + "'";
 }

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 using Json = EtcdClient::Json;
 
 constexpr milliseconds kLongestCall{5000};
-constexpr milliseconds kPause{100};
+constexpr milliseconds kPollInterval{100};
 // HTTP's.
 constexpr long kWell = 200;
 constexpr long kUnauthorized = 401;
@@ -47,7 +47,7 @@ std::string first_line_of(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) {
-    throw LogRefused("cannot read the password in " + path);
+    throw LogRejected("cannot read the password in " + path);
   }
   return line;
 }
@@ -127,7 +127,7 @@ EtcdClient::Answer EtcdClient::perform(
   answer.is_complete = code == CURLE_OK;
   if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_PEER_FAILED_VERIFICATION ||
       code == CURLE_SSL_CACERT_BADFILE) {
-    throw LogRefused(
+    throw LogRejected(
         std::string("the TLS certificate of the server or of this client was "
                     "rejected: ") +
         reason + "; see cert, key and cacert of --rdzv-conf");
@@ -177,12 +177,12 @@ void EtcdClient::check_member() {
   }
   const auto number = object_in(answer.text).value("etcdserver", "");
   if (number.empty()) {
-    throw LogRefused(
+    throw LogRejected(
         "it answers, but is not an etcd; see --rdzv-endpoint (with TLS, cacert "
         "of --rdzv-conf)");
   }
   if (!has_gateway(number)) {
-    throw LogRefused(
+    throw LogRejected(
         "its etcd is version " + number + "; 3.4 or later is required");
   }
   const auto health = ask("/health", "");
@@ -204,7 +204,7 @@ void EtcdClient::authenticate() {
   }
   token_ = object_in(answer.text).value("token", "");
   if (token_.empty()) {
-    throw LogRefused(
+    throw LogRejected(
         "it rejects user " + access_.user + ": " + reason_in(answer) +
         "; see user and password_file of --rdzv-conf");
   }
@@ -222,16 +222,16 @@ Json EtcdClient::call(const std::string& path, const Json& request) {
     if (answer.is_complete && answer.status == kWell) {
       return Json::parse(answer.text);
     }
-    const bool is_stranger = answer.is_complete &&
+    const bool is_unauthenticated = answer.is_complete &&
         (answer.status == kUnauthorized || answer.status == kForbidden ||
          reason_in(answer).find("user name is empty") != std::string::npos);
-    if (is_stranger && !access_.user.empty() && !is_new_token) {
+    if (is_unauthenticated && !access_.user.empty() && !is_new_token) {
       authenticate(); // tokens expire
       is_new_token = true;
       continue;
     }
-    if (is_stranger) {
-      throw LogRefused(
+    if (is_unauthenticated) {
+      throw LogRejected(
           "it does not permit the request: " + reason_in(answer) +
           "; see user and password_file of --rdzv-conf");
     }
@@ -240,7 +240,7 @@ Json EtcdClient::call(const std::string& path, const Json& request) {
       throw std::runtime_error(reason_in(answer));
     }
     next_member();
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

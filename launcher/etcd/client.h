@@ -27,7 +27,7 @@ class EtcdClient {
   void begin_with(const SocketAddress& member);
 
   /// Checks the current member. Throws std::runtime_error if it does not
-  /// answer, LogRefused if it cannot be used.
+  /// answer, LogRejected if it cannot be used.
   void check_member();
 
   /// Returns the answer to a request. If a member does not answer, or has no

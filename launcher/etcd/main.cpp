@@ -192,7 +192,7 @@ std::string EtcdLog::nonce() {
   std::string nonce;
   words >> nonce >> job_lease_;
   if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
-    throw LogRefused(folder_ + " does not belong to ddprun");
+    throw LogRejected(folder_ + " does not belong to ddprun");
   }
   if (job_lease_ != lease) {
     revoke(lease);

@@ -25,8 +25,8 @@ int ranks_of_host(const OptionValue& value, size_t start) {
 // One that the remote shell would not take for an option of its own.
 bool is_host_name(const std::string& name) {
   return !name.empty() && name[0] != '-' &&
-      std::all_of(name.begin(), name.end(), [](unsigned char letter) {
-        return std::isalnum(letter) || std::strchr("-_.:%", letter);
+      std::all_of(name.begin(), name.end(), [](unsigned char character) {
+        return std::isalnum(character) || std::strchr("-_.:%", character);
       });
 }
 

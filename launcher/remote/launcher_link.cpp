@@ -19,9 +19,9 @@ std::string finished_mark(const std::string& number) {
 
 std::string read_first_line(int fd) {
   std::string line;
-  char letter = '\0';
-  while (read(fd, &letter, 1) == 1 && letter != '\n') {
-    line += letter;
+  char character = '\0';
+  while (read(fd, &character, 1) == 1 && character != '\n') {
+    line += character;
   }
   return line;
 }

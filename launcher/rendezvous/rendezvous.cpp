@@ -99,7 +99,7 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
       machine_.beats(event.beats, now);
       log_->watch(machine_.watched());
       break;
-    case SharedLog::Event::Kind::kRefused:
+    case SharedLog::Event::Kind::kRejected:
       throw LaunchError(event.code, event.text);
     case SharedLog::Event::Kind::kUnreachable:
       machine_.log_unreachable(event.text);
@@ -135,7 +135,7 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto text = authenticator_.open(sealed);
   const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (!entry) {
-    machine_.strangers_wrote();
+    machine_.untrusted_entry_read();
   } else if (entry->sequence > read_[entry->from]) {
     read_[entry->from] = entry->sequence;
     machine_.entry(*entry, now);

@@ -202,9 +202,9 @@ TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
       {"OMPI_COMM_WORLD_RANK", "1"},
       {"OMPI_COMM_WORLD_SIZE", "2"},
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-  LaunchedJob refused({"/bin/true"}, setup);
-  CHECK(refused.wait() == 2);
-  CHECK_THAT(refused.err(), Has("one of 2 tasks"));
+  LaunchedJob rejected({"/bin/true"}, setup);
+  CHECK(rejected.wait() == 2);
+  CHECK_THAT(rejected.err(), Has("one of 2 tasks"));
   LaunchedJob alone(words("--standalone /bin/true"), setup);
   CHECK(alone.wait() == 0);
 }

@@ -52,7 +52,7 @@ class LogProcess {
       const bool is_first =
           event->kind == Kind::kConnected || event->kind == Kind::kUnreachable;
       const bool is_last =
-          event->kind == Kind::kRefused || event->kind == Kind::kLost;
+          event->kind == Kind::kRejected || event->kind == Kind::kLost;
       REQUIRE((is_first == nonce.empty() || is_last));
       switch (event->kind) {
         case Kind::kUnreachable:
@@ -69,7 +69,7 @@ class LogProcess {
           log_->watch(watched);
           ++beat_events;
           break;
-        case Kind::kRefused:
+        case Kind::kRejected:
         case Kind::kLost:
           lost = event->text;
       }

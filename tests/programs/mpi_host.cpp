@@ -80,8 +80,8 @@ BackendPtr use_own_group() {
   return backend;
 }
 
-void refuse() {
-  const auto refused = [](MPI_Comm comm, size_t size) {
+void reject() {
+  const auto rejected = [](MPI_Comm comm, size_t size) {
     try {
       mpi::library().adopt(&comm, size, kTimeout);
     } catch (const c10::ValueError&) {
@@ -89,22 +89,22 @@ void refuse() {
     }
     return false;
   };
-  TORCH_CHECK(refused(MPI_COMM_NULL, sizeof(MPI_Comm)));
-  TORCH_CHECK(refused(MPI_COMM_WORLD, sizeof(MPI_Comm) + 1));
+  TORCH_CHECK(rejected(MPI_COMM_NULL, sizeof(MPI_Comm)));
+  TORCH_CHECK(rejected(MPI_COMM_WORLD, sizeof(MPI_Comm) + 1));
 }
 
 /// Whether another thread than main's is refused a barrier.
 bool is_refused_to_threads(const BackendPtr& backend) {
-  bool refused = false;
+  bool rejected = false;
   std::thread([&] {
     try {
       backend->barrier()->wait();
     } catch (const c10::DistBackendError& error) {
-      refused =
+      rejected =
           std::string(error.what()).find("main thread") != std::string::npos;
     }
   }).join();
-  return refused;
+  return rejected;
 }
 
 void run(const std::string& level, const std::string& when) {
@@ -117,7 +117,7 @@ void run(const std::string& level, const std::string& when) {
   TORCH_CHECK(mpi::library().initialized());
   const auto backend = create(*world);
   use(backend);
-  refuse();
+  reject();
   const bool main_only = level == "single" || level == "funneled";
   TORCH_CHECK(is_refused_to_threads(backend) == main_only);
   use(backend);
@@ -125,13 +125,13 @@ void run(const std::string& level, const std::string& when) {
   if (when == "early") {
     MPI_Finalize();
     TORCH_CHECK(!mpi::library().initialized());
-    bool refused = false;
+    bool rejected = false;
     try {
       backend->barrier();
     } catch (const c10::DistBackendError&) {
-      refused = true;
+      rejected = true;
     }
-    TORCH_CHECK(refused, "a barrier after MPI_Finalize");
+    TORCH_CHECK(rejected, "a barrier after MPI_Finalize");
   }
   std::printf("rank %d passed\n", world->rank());
 }

@@ -26,7 +26,7 @@ KNOWN = {
     "ddp/rendezvous/rendezvous.cpp": "tells while ranks are missing",
     "ddp/rendezvous/reception.cpp": "two seconds at most",
     "ddp/spawn/spawn.cpp": "waits for the end of the program's own workers",
-    "ddp/reducer/observers/replica_digests.cpp": "a second at most",
+    "ddp/reducer/observers/replica_checksums.cpp": "a second at most",
     "ddp/elastic/agreed_flag.cpp": "for a time, at its end",
     "ddp/support/detached_task.cpp": "a thread that waits for work",
     "samplers/batch_workers.cpp": "for the program's own dataset",

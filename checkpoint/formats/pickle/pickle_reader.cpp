@@ -19,7 +19,7 @@ constexpr int kNewestProtocol = 5;
 constexpr auto kByteArray8 = static_cast<Op>(0x96); // LibTorch's list ends at 4
 
 /// What opcodes make that are refused by name.
-constexpr std::pair<Op, const char*> kRefused[] = {
+constexpr std::pair<Op, const char*> kRejected[] = {
     {Op::BINBYTES, "bytes"},
     {Op::SHORT_BINBYTES, "bytes"},
     {Op::BINBYTES8, "bytes"},
@@ -298,9 +298,9 @@ void Unpickler::step(Op opcode) {
       return handle(*this);
     }
   }
-  for (const auto& [refused, thing] : kRefused) {
+  for (const auto& [rejected, thing] : kRejected) {
     DDP_CHECK(
-        opcode != refused,
+        opcode != rejected,
         "it has {}, which this library does not read; save only tensors, "
         "numbers, strings, and lists, tuples and dicts of these",
         thing);

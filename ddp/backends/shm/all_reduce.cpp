@@ -37,10 +37,10 @@ AllReduce::AllReduce(
       reduce_(tensor.scalar_type(), op),
       op_(op),
       element_(static_cast<int64_t>(tensor.itemsize())),
-      place_(context.memory(context.rank())
-                 .offset_of(
-                     tensor.const_data_ptr(),
-                     static_cast<int64_t>(tensor.nbytes()))),
+      offset_(context.memory(context.rank())
+                  .offset_of(
+                      tensor.const_data_ptr(),
+                      static_cast<int64_t>(tensor.nbytes()))),
       per_piece_(static_cast<int64_t>(kSlotBytes) / element_),
       pieces_((tensor.numel() + per_piece_ - 1) / per_piece_) {}
 
@@ -49,17 +49,17 @@ AllReduce::AllReduce(
 template <typename BeginOf>
 void AllReduce::reduce_share(int64_t count, BeginOf&& begin_of) const {
   const auto slice = slice_of(count, context_.rank(), context_.size());
-  std::vector<char*> places;
+  std::vector<char*> slices;
   for (int rank = 0; rank < context_.size(); ++rank) {
-    places.push_back(begin_of(rank) + slice.begin * element_);
+    slices.push_back(begin_of(rank) + slice.begin * element_);
   }
-  reduce_({places.begin(), places.end()}, places, slice.count);
+  reduce_({slices.begin(), slices.end()}, slices, slice.count);
 }
 
 bool AllReduce::step() {
   if (!begun_) {
     if (next_ == 0) {
-      announce();
+      publish();
       next_ = 1;
       return true;
     }
@@ -68,13 +68,13 @@ bool AllReduce::step() {
   return in_place_ ? in_place_step() : pieces_step();
 }
 
-void AllReduce::announce() {
-  auto& announcement = context_.announce(c10d::OpType::ALLREDUCE);
-  announcement.dtype = static_cast<int8_t>(tensor_.scalar_type());
-  announcement.reduction = static_cast<uint8_t>(op_.op_);
-  announcement.count = tensor_.numel();
-  announcement.place = place_;
-  if (place_ < 0) {
+void AllReduce::publish() {
+  auto& header = context_.publish(c10d::OpType::ALLREDUCE);
+  header.dtype = static_cast<int8_t>(tensor_.scalar_type());
+  header.reduction = static_cast<uint8_t>(op_.op_);
+  header.count = tensor_.numel();
+  header.offset = offset_;
+  if (offset_ < 0) {
     put_piece(0);
   }
 }
@@ -83,7 +83,7 @@ void AllReduce::begin() {
   context_.compare();
   int in_heap = 0;
   for (int rank = 0; rank < context_.size(); ++rank) {
-    in_heap += context_.announced(rank).place >= 0;
+    in_heap += context_.published(rank).offset >= 0;
   }
   in_place_ = in_heap == context_.size();
   alone_ = context_.size() <= kFewRanks ||
@@ -97,7 +97,7 @@ void AllReduce::begin() {
 bool AllReduce::in_place_step() {
   if (next_++ == 1 && tensor_.numel() > 0) {
     reduce_share(tensor_.numel(), [this](int rank) {
-      return context_.memory(rank).at(context_.announced(rank).place);
+      return context_.memory(rank).at(context_.published(rank).offset);
     });
     return true;
   }

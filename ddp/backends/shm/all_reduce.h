@@ -19,8 +19,8 @@ class AllReduce final : public Collective {
   bool step() override;
 
  private:
-  void announce();
-  /// Reads the other ranks' announcements.
+  void publish();
+  /// Reads the other ranks' headers.
   void begin();
   bool in_place_step();
   bool pieces_step();
@@ -39,7 +39,7 @@ class AllReduce final : public Collective {
   const Reduction reduce_;
   const c10d::ReduceOp op_;
   const int64_t element_;
-  const int64_t place_;
+  const int64_t offset_;
   /// The number of elements per piece, which fits into a slot, and the number
   /// of pieces.
   const int64_t per_piece_;

@@ -40,7 +40,7 @@ Exchange::Exchange(
 
 bool Exchange::step() {
   if (next_ == 0) {
-    announce();
+    publish();
   } else if (next_ == 1) {
     begin();
   }
@@ -52,13 +52,13 @@ bool Exchange::step() {
   return ++next_ == 1 || next_ <= pieces_;
 }
 
-void Exchange::announce() {
-  auto& announcement = context_.announce(kind_.type);
-  announcement.dtype = static_cast<int8_t>(kind_.dtype);
-  announcement.root = kind_.root;
-  announcement.same_for_all = same_for_all_;
+void Exchange::publish() {
+  auto& header = context_.publish(kind_.type);
+  header.dtype = static_cast<int8_t>(kind_.dtype);
+  header.root = kind_.root;
+  header.same_for_all = same_for_all_;
   for (int rank = 0; rank < context_.size(); ++rank) {
-    announcement.lengths[rank] = bytes_of(to_ranks_[same_for_all_ ? 0 : rank]);
+    header.lengths[rank] = bytes_of(to_ranks_[same_for_all_ ? 0 : rank]);
   }
 }
 
@@ -67,12 +67,12 @@ void Exchange::begin() {
   for (int from = 0; from < context_.size(); ++from) {
     check_length(from);
     begins_.push_back(begin_of_part(from));
-    const auto& announced = context_.announced(from);
+    const auto& published = context_.published(from);
     int64_t stream = 0;
     for (int to = 0; to < context_.size(); ++to) {
-      const auto length = to == from ? 0 : announced.lengths[to];
+      const auto length = to == from ? 0 : published.lengths[to];
       stream =
-          announced.same_for_all ? std::max(stream, length) : stream + length;
+          published.same_for_all ? std::max(stream, length) : stream + length;
     }
     pieces_ = std::max(pieces_, (stream + kPieceBytes - 1) / kPieceBytes);
   }
@@ -81,10 +81,10 @@ void Exchange::begin() {
 
 void Exchange::check_length(int from) const {
   const auto& target = from_ranks_[from];
-  const auto& announced = context_.announced(from);
-  const auto sent = announced.lengths[context_.rank()];
+  const auto& published = context_.published(from);
+  const auto sent = published.lengths[context_.rank()];
   // What goes to all is not for those that expect nothing.
-  const bool unwanted = announced.same_for_all && !target.defined();
+  const bool unwanted = published.same_for_all && !target.defined();
   DDP_CHECK_WITH(
       DistBackendError,
       sent == bytes_of(target) || unwanted,
@@ -96,10 +96,10 @@ void Exchange::check_length(int from) const {
 }
 
 int64_t Exchange::begin_of_part(int from) const {
-  const auto& announced = context_.announced(from);
+  const auto& published = context_.published(from);
   int64_t begin = 0;
-  for (int to = 0; to < context_.rank() && !announced.same_for_all; ++to) {
-    begin += to == from ? 0 : announced.lengths[to];
+  for (int to = 0; to < context_.rank() && !published.same_for_all; ++to) {
+    begin += to == from ? 0 : published.lengths[to];
   }
   return begin;
 }

@@ -30,8 +30,8 @@ class Exchange final : public Collective {
   bool step() override;
 
  private:
-  void announce();
-  /// Checks the other ranks' announcements.
+  void publish();
+  /// Checks the other ranks' headers.
   void begin();
   void check_length(int from) const;
   /// Copies the data from this rank to itself.

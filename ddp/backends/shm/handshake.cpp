@@ -15,7 +15,7 @@ namespace {
 
 using Clock = UnixSocket::Clock;
 
-constexpr auto kMeetingKey = "socket";
+constexpr auto kSocketKey = "socket";
 // A stranger who connects and says nothing holds the others up for as long.
 constexpr std::chrono::seconds kGreetingTime(5);
 
@@ -88,7 +88,7 @@ std::vector<Message> introduce_all(
   const auto listener = UnixSocket::listen(name);
   const auto password =
       ddp::detail::random_name().substr(0, sizeof(Greeting::password));
-  options.store->set(kMeetingKey, name + " " + password);
+  options.store->set(kSocketKey, name + " " + password);
   std::vector<Message> messages(options.size);
   messages[0] = introduce(own, password, 0);
   const auto sockets = gather_sockets(listener, password, messages, deadline);
@@ -104,12 +104,12 @@ std::vector<Message> introduce_oneself(
     const Memory& own,
     const BackendOptions& options,
     Clock::time_point deadline) {
-  options.store->wait({kMeetingKey}, options.timeout);
-  const auto meeting = options.store->get_to_str(kMeetingKey);
-  const auto space = meeting.find(' ');
-  const auto socket = UnixSocket::connect(meeting.substr(0, space), deadline);
+  options.store->wait({kSocketKey}, options.timeout);
+  const auto address = options.store->get_to_str(kSocketKey);
+  const auto space = address.find(' ');
+  const auto socket = UnixSocket::connect(address.substr(0, space), deadline);
   socket.send(
-      introduce(own, meeting.substr(space + 1), options.rank), deadline);
+      introduce(own, address.substr(space + 1), options.rank), deadline);
   std::vector<Message> messages;
   for (int rank = 0; rank < options.size; ++rank) {
     messages.push_back(socket.receive(deadline));

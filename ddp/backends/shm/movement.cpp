@@ -19,7 +19,7 @@ class Barrier final : public Collective {
       context_.compare();
       return false;
     }
-    context_.announce(c10d::OpType::BARRIER);
+    context_.publish(c10d::OpType::BARRIER);
     return begun_ = true;
   }
 

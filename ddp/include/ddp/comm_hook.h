@@ -63,6 +63,12 @@ class DDP_API CommHook {
     return false;
   }
 
+  /// Whether all ranks get the same gradients, so that their parameters remain
+  /// equal. `check_divergence_every` needs a hook of which this is true.
+  virtual bool keeps_ranks_equal() const {
+    return true;
+  }
+
   /// Starts the reduction of `bucket` over `group`, without waiting for it.
   /// Returns a future of the result: a tensor of the buffer's shape, dtype and
   /// device, possibly the buffer itself, or a list of one such tensor. The hook

@@ -10,7 +10,7 @@ namespace {
 using c10::IValue;
 
 // The value with its tensors left out.
-struct Outline {
+struct Header {
   std::string value;
   std::string shapes; // a list of (dtype, sizes)
 };
@@ -24,17 +24,17 @@ IValue unpickle(const std::string& bytes, at::TensorList tensors = {}) {
   return torch::jit::unpickle(bytes.data(), bytes.size(), nullptr, tensors);
 }
 
-Outline outline_of(const IValue& value, std::vector<at::Tensor>& tensors) {
-  Outline outline;
-  outline.value = pickle(value, &tensors);
+Header header_of(const IValue& value, std::vector<at::Tensor>& tensors) {
+  Header header;
+  header.value = pickle(value, &tensors);
   std::vector<IValue> shapes;
   for (auto& tensor : tensors) {
     tensor = plain_tensor(tensor);
     shapes.push_back(c10::ivalue::Tuple::create(
         {static_cast<int64_t>(tensor.scalar_type()), tensor.sizes()}));
   }
-  outline.shapes = pickle(c10::ivalue::Tuple::create(shapes), nullptr);
-  return outline;
+  header.shapes = pickle(c10::ivalue::Tuple::create(shapes), nullptr);
+  return header;
 }
 
 std::vector<at::Tensor> empty_tensors(const std::string& shapes) {
@@ -76,23 +76,23 @@ IValue broadcast_value(
     return value;
   }
   std::vector<at::Tensor> tensors;
-  Outline outline;
+  Header header;
   on_each_rank("sending a state", group, [&] {
     if (group.rank() == root) {
-      outline = outline_of(value, tensors);
+      header = header_of(value, tensors);
     }
   });
-  outline.value = group.broadcast(outline.value, root);
-  outline.shapes = group.broadcast(outline.shapes, root);
+  header.value = group.broadcast(header.value, root);
+  header.shapes = group.broadcast(header.shapes, root);
   if (group.rank() != root) {
-    tensors = empty_tensors(outline.shapes);
+    tensors = empty_tensors(header.shapes);
   }
   for (auto& tensor : tensors) {
     if (tensor.numel() > 0) {
       broadcast_cpu_tensor(tensor, group, root);
     }
   }
-  return group.rank() == root ? value : unpickle(outline.value, tensors);
+  return group.rank() == root ? value : unpickle(header.value, tensors);
 }
 
 } // namespace ddp::detail

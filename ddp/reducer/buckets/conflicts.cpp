@@ -36,6 +36,10 @@ constexpr Conflict kConflicts[] = {
      Feature::kStepInBackward,
      "clip_grad_norm: step_in_backward steps before gradients can be clipped: "
      "use only one of the two"},
+    {Feature::kDivergenceCheck,
+     Feature::kLocalHook,
+     "check_divergence_every: with this comm_hook ranks have different "
+     "gradients, and thus different parameters: use only one of the two"},
     {Feature::kGradScaler,
      Feature::kStepInBackward,
      "GradScaler: with step_in_backward this optimizer steps at the end of "

@@ -7,8 +7,10 @@ enum class Feature {
   kCapture,
   kStepChecks, ///< check_finite, check_divergence_every
   kClipGradNorm,
+  kDivergenceCheck,
   kGradScaler,
   kJoin,
+  kLocalHook, ///< CommHook::keeps_ranks_equal is false
   kSkipUnused, ///< skip_all_reduce_unused_params
   kSparseGradients,
   kStepInBackward,

@@ -10,7 +10,7 @@ namespace ddp::detail {
 namespace {
 
 /// A parameter's name. Those of a list have numbers.
-std::string in_words(const std::string& key) {
+std::string describe(const std::string& key) {
   const bool is_number =
       key.find_first_not_of("0123456789") == std::string::npos;
   return is_number ? "parameter " + key : key;
@@ -32,7 +32,7 @@ ParameterState::ParameterState(
       sparse(is_sparse),
       sizes(tensor.sizes().vec()),
       key(std::move(given_key)),
-      name(in_words(key)) {}
+      name(describe(key)) {}
 
 void ParameterState::check_fit(const at::Tensor& gradient) const {
   DDP_CHECK(

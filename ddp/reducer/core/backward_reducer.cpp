@@ -201,7 +201,7 @@ void BackwardReducer::launch_rest() {
   if (skipped_) {
     skipped_->leave_out(current_);
   }
-  unused_.announce(current_);
+  unused_.add_to_counter(current_);
   reduction_.mark_rest_ready();
   if (current_.step == rebuild_.step()) {
     rebuild_.start(parameters_);

@@ -60,7 +60,7 @@ int64_t UnusedAgreement::read() const {
   }
 }
 
-void UnusedAgreement::announce(int64_t step) {
+void UnusedAgreement::add_to_counter(int64_t step) {
   if (size_ == 1) {
     return;
   }

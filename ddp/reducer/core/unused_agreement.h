@@ -37,7 +37,7 @@ class UnusedAgreement {
       bool kept_together);
 
   /// Reports to the others that this rank has unused parameters in this step.
-  void announce(int64_t step);
+  void add_to_counter(int64_t step);
 
   /// Whether all ranks have announced the step that this rank announced last.
   /// Call it once, after the collectives of the step.

@@ -25,9 +25,9 @@ class UnusedParameters {
   std::vector<size_t> find_unused(const GradientListener& listener);
 
   /// Reports them to the other ranks, before their collectives.
-  void announce(const Reduction& reduction) {
+  void add_to_counter(const Reduction& reduction) {
     if (!reduction.unused.empty()) {
-      agreement_.announce(reduction.step);
+      agreement_.add_to_counter(reduction.step);
     }
   }
 

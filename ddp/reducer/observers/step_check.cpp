@@ -39,16 +39,16 @@ void StepCheck::on_all_launched(const Reduction& reduction) {
   if (!compare && !finite_) {
     return;
   }
-  uint64_t digest = 0;
+  uint64_t checksum = 0;
   if (compare) {
     for (const auto& tensor : parameters_.tensors) {
-      digest = tensor_hash(tensor, digest);
+      checksum = tensor_hash(tensor, checksum);
     }
   }
   message_ = at::tensor(
       {static_cast<int64_t>(!not_finite_.names.empty()),
-       static_cast<int64_t>(digest),
-       static_cast<int64_t>(~digest)},
+       static_cast<int64_t>(checksum),
+       static_cast<int64_t>(~checksum)},
       at::kLong);
   work_ = group_.all_reduce_async(message_, ReduceOp::kMax);
 }

@@ -22,7 +22,7 @@ using Clock = Recorder::Clock;
 using Duration = BucketTimes::Duration;
 
 constexpr const char* kDefaultSteps = "10-12";
-constexpr int kMeetings = 50;
+constexpr int kSyncPoints = 50;
 
 int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
@@ -78,8 +78,8 @@ std::string plain(std::string name) {
 } // namespace
 
 ClockOffset clock_offset(
-    const std::vector<Meeting>& first,
-    const std::vector<Meeting>& own) {
+    const std::vector<SyncPoint>& first,
+    const std::vector<SyncPoint>& own) {
   int64_t least = first[0].first - own[0].second;
   int64_t most = first[0].second - own[0].first;
   for (size_t i = 1; i < own.size(); ++i) {
@@ -155,25 +155,25 @@ void TimelineFile::on_end(const Reduction& reduction) {
 
 void TimelineFile::measure_clock() {
   const auto token = at::zeros({1});
-  auto times = at::empty({kMeetings, 2}, at::kLong);
+  auto times = at::empty({kSyncPoints, 2}, at::kLong);
   auto* next = times.mutable_data_ptr<int64_t>();
-  for (int i = 0; i < kMeetings; ++i) {
+  for (int i = 0; i < kSyncPoints; ++i) {
     *next++ = nanoseconds(Clock::now());
     group_.all_reduce(token);
     *next++ = nanoseconds(Clock::now());
   }
   const auto all = group_.all_gather(times);
-  const auto meetings = [&](size_t rank) {
+  const auto sync_points = [&](size_t rank) {
     const auto* values = all[rank].const_data_ptr<int64_t>();
-    std::vector<Meeting> result;
-    for (int i = 0; i < kMeetings; ++i) {
+    std::vector<SyncPoint> result;
+    for (int i = 0; i < kSyncPoints; ++i) {
       result.emplace_back(values[2 * i], values[2 * i + 1]);
     }
     return result;
   };
   clock_ = group_.rank() == 0
       ? ClockOffset()
-      : clock_offset(meetings(0), meetings(group_.rank()));
+      : clock_offset(sync_points(0), sync_points(group_.rank()));
 }
 
 void TimelineFile::write() {

@@ -16,14 +16,14 @@ struct ClockOffset {
 };
 
 /// The times at which a rank entered and left a collective that waits for all.
-using Meeting = std::pair<int64_t, int64_t>;
+using SyncPoint = std::pair<int64_t, int64_t>;
 
 /// No rank leaves a meeting before all have entered, so each meeting gives a
 /// lower and an upper bound of clock `own`'s offset to clock `first`. Both
 /// lists must be of the same meetings, at least one.
 ClockOffset clock_offset(
-    const std::vector<Meeting>& first,
-    const std::vector<Meeting>& own);
+    const std::vector<SyncPoint>& first,
+    const std::vector<SyncPoint>& own);
 
 /// Throws `c10::ValueError` unless `text` is like "12" or "10-12".
 StepRange parse_steps(const std::string& text);

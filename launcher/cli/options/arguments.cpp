@@ -146,8 +146,9 @@ std::optional<OptionValue> value_from_environment(
       "hosts", "hostfile", "env", "help", "version"};
   for (const std::string& form : option.forms) {
     std::string name = "PET";
-    for (const char letter : form.substr(1)) {
-      name += letter == '-' ? '_' : static_cast<char>(std::toupper(letter));
+    for (const char character : form.substr(1)) {
+      name +=
+          character == '-' ? '_' : static_cast<char>(std::toupper(character));
     }
     const auto text = lookup(name.c_str());
     if (!text || without.count(option.name()) != 0) {

@@ -60,7 +60,7 @@ struct Entry {
     kFailed, // a rank of a node failed
     kStopped, // all ranks of a node have ended
     kFinished, // all ranks of a node exited with 0
-    kRegroup, // the leader ends the epoch so that nodes can join
+    kReRendezvous, // the leader ends the epoch so that nodes can join
     kEnd, // the job ends
   };
 

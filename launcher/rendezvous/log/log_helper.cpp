@@ -115,7 +115,7 @@ void LogHelper::guard(const Task& task) {
     task();
   } catch (const LaunchError& error) {
     tell(
-        EventKind::kRefused,
+        EventKind::kRejected,
         std::to_string(error.exit_code()) + " " + error.what());
     _exit(1);
   } catch (const std::exception& error) {
@@ -224,7 +224,7 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
     }
     engine_.connect(endpoint, route->remote);
     return true;
-  } catch (const LogRefused&) {
+  } catch (const LogRejected&) {
     throw;
   } catch (const std::exception& error) { // gone again
     *why = first_line(error.what());

@@ -13,7 +13,7 @@
 namespace ddp {
 
 /// The log exists, but cannot be used; retrying does not help.
-class LogRefused : public std::runtime_error {
+class LogRejected : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -115,7 +115,7 @@ void Membership::go_on(const Entry& entry) {
       busy_.erase(entry.from);
       conclude_epoch();
       break;
-    case Entry::Type::kRegroup:
+    case Entry::Type::kReRendezvous:
       if (entry.from == leader()) {
         stop(Cause::kNodes, entry.text);
       }

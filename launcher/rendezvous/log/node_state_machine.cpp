@@ -76,7 +76,7 @@ void NodeStateMachine::connected(
     const std::string& address,
     bool serves,
     Time now) {
-  access_ = Access::kAlone;
+  access_ = Access::kTrusted;
   answered_ = now;
   gathering_since_ = now;
   self_.address = address;
@@ -100,7 +100,7 @@ void NodeStateMachine::entry(const Entry& entry, Time now) {
     --unread_;
   }
   if (had_job && log_.plan.nodes.empty() && log_.has(self_.id)) {
-    calm_until_ = now + options_.node_timeout / 2;
+    cooldown_until_ = now + options_.node_timeout / 2;
   }
   if (entry.type == Type::kJoin) {
     last_join_ = now;
@@ -285,7 +285,7 @@ void NodeStateMachine::follow(Time now) {
     }
     return;
   }
-  if (state_ == State::kDoubting) {
+  if (state_ == State::kProbation) {
     // Whether the job of others, which has all nodes that it wants, goes on.
     if (log_.phase == Phase::kEnded || now >= until_) {
       leave(kExitUsage, text_, now);

@@ -19,18 +19,18 @@ namespace ddp {
 ///     kSeeking   the log can be read: the node joins           kJoined
 ///                no node serves it within the join timeout     kGone
 ///     kJoined    the node does not fit the job, or must leave  kLeaving
-///                the node does not fit an etcd's job           kDoubting
+///                the node does not fit an etcd's job           kProbation
 ///                the node that serves the log leaves           kOrphaned
-///     kDoubting  that job's nodes have ended: begins another   kJoined
+///     kProbation  that job's nodes have ended: begins another   kJoined
 ///                they still run after some time                kLeaving
 ///     any        the log is lost, or lists the node as lost    kLeaving
-///                the job has ended                             kGoodbye
-///     kGoodbye   others have read this, or time is up          kGone
+///                the job has ended                             kShutdown
+///     kShutdown   others have read this, or time is up          kGone
 ///     kLeaving   its ranks have ended, its entries are read    kGone
 ///
 ///     access     what happens                                  becomes
-///     kNone      the log can be read and written               kAlone
-///     kAlone     the log has entries with a different seal     kWithStrangers
+///     kNone      the log can be read and written               kTrusted
+///     kTrusted     the log has entries with a different seal     kUntrusted
 ///     any        the log is lost                               kNone
 class NodeStateMachine {
  public:
@@ -39,9 +39,9 @@ class NodeStateMachine {
   enum class State {
     kSeeking,
     kJoined,
-    kDoubting,
+    kProbation,
     kOrphaned,
-    kGoodbye,
+    kShutdown,
     kLeaving,
     kGone,
   };
@@ -78,8 +78,8 @@ class NodeStateMachine {
     unreachable_ = std::move(why);
   }
   /// The log has entries that are not sealed with this job's key.
-  void strangers_wrote() {
-    access_ = Access::kWithStrangers;
+  void untrusted_entry_read() {
+    access_ = Access::kUntrusted;
   }
   void entry(const Entry& entry, Time now);
   /// The number of beats of each node of watched().
@@ -124,7 +124,7 @@ class NodeStateMachine {
     Time at;
   };
   /// This node's access to the log.
-  enum class Access { kNone, kAlone, kWithStrangers };
+  enum class Access { kNone, kTrusted, kUntrusted };
   /// The state of this node's ranks.
   enum class Ranks { kNone, kRunning, kStopping, kKilled };
 
@@ -167,16 +167,16 @@ class NodeStateMachine {
   Membership log_;
   Access access_ = Access::kNone;
   State state_ = State::kSeeking;
-  std::string text_; // the reason in kDoubting, kOrphaned and kLeaving
+  std::string text_; // the reason in kProbation, kOrphaned and kLeaving
   int code_ = 0; // in kLeaving
-  Time until_; // limit of kDoubting, kGoodbye and kLeaving
+  Time until_; // limit of kProbation, kShutdown and kLeaving
   Ranks ranks_ = Ranks::kNone;
   // The last epoch for which this node did each of these:
   int ready_epoch_ = 0;
   int opened_epoch_ = 0;
   int started_epoch_ = 0;
   int idle_epoch_ = 0; // it reported that its ranks have ended
-  int regrouped_epoch_ = 0;
+  int re_rendezvous_epoch_ = 0;
   std::set<std::string> reported_; // as lost
   int unread_ = 0; // of its own entries
   Time answered_; // the log's last sign of life
@@ -185,7 +185,7 @@ class NodeStateMachine {
   std::map<std::string, Heard> heard_;
   std::set<std::string> watched_;
   std::string unreachable_;
-  Time calm_until_; // until then, an abandoned job stops its ranks
+  Time cooldown_until_; // until then, an abandoned job stops its ranks
   std::optional<Time> next_;
   std::vector<Action> actions_;
   Entry dropped_; // discarded if there is no log

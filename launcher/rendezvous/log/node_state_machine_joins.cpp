@@ -22,7 +22,7 @@ std::string range_of(const NodeInfo& node) {
 }
 
 // How long the log's host waits for others to read how the job ended.
-constexpr std::chrono::seconds kGoodbyeTime(5);
+constexpr std::chrono::seconds kShutdownTime(5);
 
 } // namespace
 
@@ -70,7 +70,7 @@ void NodeStateMachine::check_fit(Time now) {
   }
   if (!text.empty() && options_.has_service() && !log_.plan.nodes.empty()) {
     // A service keeps what nobody is left to end.
-    state_ = State::kDoubting;
+    state_ = State::kProbation;
     text_ = text;
     until_ = now + 3 * options_.node_timeout / 2;
   } else if (!text.empty()) {
@@ -84,9 +84,9 @@ void NodeStateMachine::end(Time now) {
   if (ranks_ != Ranks::kNone) {
     return;
   }
-  if (state_ != State::kGoodbye) {
-    state_ = State::kGoodbye;
-    until_ = is_connected() ? now + kGoodbyeTime : now;
+  if (state_ != State::kShutdown) {
+    state_ = State::kShutdown;
+    until_ = is_connected() ? now + kShutdownTime : now;
     post(Type::kLeave);
   }
   const auto& nodes = log_.nodes;
@@ -115,7 +115,7 @@ std::string NodeStateMachine::awaited() const {
     return "waiting for the rendezvous at " + endpoint() +
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
-  if (state_ == State::kDoubting) {
+  if (state_ == State::kProbation) {
     return text_ + " (unless its nodes do not respond)";
   }
   const Phase phase = log_.phase;
@@ -132,7 +132,7 @@ std::string NodeStateMachine::awaited() const {
   return "waiting for nodes: " + std::to_string(log_.nodes.size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes) + ")" +
-      (access_ == Access::kWithStrangers
+      (access_ == Access::kUntrusted
            ? "; a node uses a different token (DDP_TOKEN, --token), "
              "--rdzv-id or version of ddprun: use the same on all"
            : "");
@@ -184,7 +184,7 @@ void NodeStateMachine::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
     return;
   }
-  if (log_.phase == Phase::kGathering && now >= calm_until_) {
+  if (log_.phase == Phase::kGathering && now >= cooldown_until_) {
     gather(now);
   } else if (log_.phase == Phase::kRunning) {
     re_rendezvous(now);
@@ -229,7 +229,7 @@ void NodeStateMachine::gather(Time now) {
     post_plan(std::move(nodes));
   } else if (now >= gathering_since_ + options_.join_timeout) {
     post_end(
-        access_ == Access::kWithStrangers ? kExitUsage : kExitTimeout,
+        access_ == Access::kUntrusted ? kExitUsage : kExitTimeout,
         "after " + describe_time(options_.join_timeout) + " still " +
             awaited());
   }
@@ -250,7 +250,8 @@ void NodeStateMachine::post_plan(std::vector<NodeInfo> nodes) {
 void NodeStateMachine::re_rendezvous(Time now) {
   const Plan& plan = log_.plan;
   const bool has_room = static_cast<int>(plan.nodes.size()) < options_.most;
-  if (!has_room || regrouped_epoch_ == plan.epoch || !log_.finished.empty()) {
+  if (!has_room || re_rendezvous_epoch_ == plan.epoch ||
+      !log_.finished.empty()) {
     return;
   }
   const std::vector<NodeInfo> nodes = candidates();
@@ -267,9 +268,10 @@ void NodeStateMachine::re_rendezvous(Time now) {
   if (newcomers.empty()) {
     return;
   }
-  regrouped_epoch_ = plan.epoch;
-  post(Type::kRegroup).text = (newcomers.size() == 1 ? "node " : "nodes ") +
-      hosts_of(newcomers) + " joined";
+  re_rendezvous_epoch_ = plan.epoch;
+  post(Type::kReRendezvous).text =
+      (newcomers.size() == 1 ? "node " : "nodes ") + hosts_of(newcomers) +
+      " joined";
 }
 
 } // namespace ddp

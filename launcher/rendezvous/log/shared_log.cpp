@@ -28,7 +28,7 @@ void enlarge_buffer(int socket) {
 Event parse_event(const std::string& message) {
   Event event{static_cast<Event::Kind>(message[0]), message.substr(1)};
   std::istringstream words(event.text);
-  if (event.kind == Event::Kind::kRefused) {
+  if (event.kind == Event::Kind::kRejected) {
     words >> event.code >> std::ws;
     std::getline(words, event.text);
   } else if (event.kind == Event::Kind::kConnected) {
@@ -116,7 +116,7 @@ std::optional<SharedLog::Event> SharedLog::next() {
                 std::to_string(pid_) + ") has ended"}
       : parse_event(*message);
   lost_ =
-      event.kind == Event::Kind::kLost || event.kind == Event::Kind::kRefused;
+      event.kind == Event::Kind::kLost || event.kind == Event::Kind::kRejected;
   return event;
 }
 

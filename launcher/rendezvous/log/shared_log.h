@@ -28,7 +28,7 @@ class SharedLog {
     /// The first letter of the helper's message.
     enum class Kind : char {
       kUnreachable = 'U',
-      kRefused = 'R', // the exit code of ddprun, and the reason
+      kRejected = 'R', // the exit code of ddprun, and the reason
       // The nonce, the address of this node for others, 1 if it serves the log.
       kConnected = 'C',
       kEntry = 'E',
@@ -37,14 +37,14 @@ class SharedLog {
     };
     Kind kind = Kind::kLost;
     /// kConnected: the store's nonce. kEntry: the entry. kUnreachable (the
-    /// helper retries), kRefused (it does not) and kLost: the reason, one line
+    /// helper retries), kRejected (it does not) and kLost: the reason, one line
     /// for the user.
     std::string text = {};
     /// kConnected: the numeric address at which others reach this node.
     std::string own_address = {};
     /// kConnected: whether the helper serves the log.
     bool serves = false;
-    /// kRefused: the exit code of ddprun.
+    /// kRejected: the exit code of ddprun.
     int code = 0;
     /// kBeats: the number of beats of each watched member that has sent any, or
     /// kDead. Sent with each beat of this member, so it also shows that the log
@@ -75,7 +75,7 @@ class SharedLog {
   }
 
   /// The next event, if there is one; does not wait. Only kUnreachable comes
-  /// before kConnected, and nothing after kLost and kRefused.
+  /// before kConnected, and nothing after kLost and kRejected.
   std::optional<Event> next();
 
   /// Appends an entry to the log, once it is connected; next() returns the

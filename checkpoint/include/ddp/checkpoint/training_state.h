@@ -21,9 +21,8 @@ namespace ddp {
 /// ddp::TrainingState state;
 /// state.add("model", net).add("optimizer", optimizer).add("epoch", epoch);
 /// state.add("sampler", sampler).add_random_state();
-/// state.load("run.pt", group);      // resumes the run, if there is one
-/// ...
-///   state.save("run.pt", group);    // now and then
+/// state.load("run.pt", group);   // resumes the run, if there is one
+/// state.save("run.pt", group);   // now and then
 /// ```
 ///
 /// A `TrainingState` refers to its parts, which must outlive it. Adding a
@@ -52,8 +51,7 @@ class DDP_API TrainingState {
       const std::string& name,
       torch::optim::Optimizer& optimizer);
 
-  /// A scheduler: its number of steps. Learning rates are part of the
-  /// optimizer's state.
+  /// A scheduler: its number of steps. The optimizer has the learning rates.
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
@@ -119,10 +117,9 @@ class DDP_API TrainingState {
       const ProcessGroup& group = {},
       const LoadOptions& options = {});
 
-  /// A dict of the parts' states by name, in the order in which they were
-  /// added. Collective: throws `c10::Error` on every rank if a part's
-  /// `state_dict` throws on one, and `c10::ValueError` if parts, or epochs of
-  /// samplers, differ between ranks.
+  /// A dict of the parts' states by name, in the order of `add`. Collective:
+  /// throws `c10::Error` on every rank if a part's `state_dict` throws on one,
+  /// and `c10::ValueError` if parts, or samplers' epochs, differ between ranks.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Loads a state that `state_dict` returned, in this run or another. Throws

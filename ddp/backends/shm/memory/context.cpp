@@ -55,26 +55,26 @@ void relax() {
 }
 
 /// Whether they speak of the same collective.
-bool fit(const Announcement& a, const Announcement& b) {
+bool fit(const CallHeader& a, const CallHeader& b) {
   return a.type == b.type && a.dtype == b.dtype && a.reduction == b.reduction &&
       a.root == b.root && a.count == b.count;
 }
 
-std::string words(const Announcement& announcement) {
+std::string describe(const CallHeader& header) {
   std::ostringstream text;
-  text << c10d::opTypeToString(announcement.type);
-  if (announcement.count >= 0) {
-    text << " of " << announcement.count << " elements";
+  text << c10d::opTypeToString(header.type);
+  if (header.count >= 0) {
+    text << " of " << header.count << " elements";
   }
   text << " of "
-       << static_cast<c10::ScalarType>(static_cast<int>(announcement.dtype));
-  if (announcement.root >= 0) {
-    text << " with root " << announcement.root;
+       << static_cast<c10::ScalarType>(static_cast<int>(header.dtype));
+  if (header.root >= 0) {
+    text << " with root " << header.root;
   }
-  if (announcement.reduction > 0) {
+  if (header.reduction > 0) {
     text << " by "
          << reduction_name(
-                static_cast<c10d::ReduceOp::RedOpType>(announcement.reduction));
+                static_cast<c10d::ReduceOp::RedOpType>(header.reduction));
   }
   return text.str();
 }
@@ -84,31 +84,31 @@ std::string words(const Announcement& announcement) {
 Context::Context(int rank, std::vector<Peer> peers)
     : rank_(rank), peers_(std::move(peers)) {}
 
-Announcement& Context::announce(c10d::OpType type) {
-  auto& announcement = memory(rank_).control().announcements[step_ % 2];
-  announcement.type = type;
-  announcement.dtype = 0;
-  announcement.reduction = 0;
-  announcement.root = -1;
-  announcement.count = -1;
-  announcement.place = -1;
-  announcement.same_for_all = false;
-  return announcement;
+CallHeader& Context::publish(c10d::OpType type) {
+  auto& header = memory(rank_).control().headers[step_ % 2];
+  header.type = type;
+  header.dtype = 0;
+  header.reduction = 0;
+  header.root = -1;
+  header.count = -1;
+  header.offset = -1;
+  header.same_for_all = false;
+  return header;
 }
 
-const Announcement& Context::announced(int rank) const {
-  return memory(rank).control().announcements[(step_ - 1) % 2];
+const CallHeader& Context::published(int rank) const {
+  return memory(rank).control().headers[(step_ - 1) % 2];
 }
 
 void Context::compare() const {
   for (int rank = 0; rank < size(); ++rank) {
-    if (!fit(announced(rank), announced(rank_))) {
+    if (!fit(published(rank), published(rank_))) {
       DDP_THROW(
           DistBackendError,
           "rank {} called {}, but this rank called {}",
           rank,
-          words(announced(rank)),
-          words(announced(rank_)));
+          describe(published(rank)),
+          describe(published(rank_)));
     }
   }
 }

@@ -45,14 +45,14 @@ class Context {
     return memory(rank).slot(step_ - steps);
   }
 
-  /// The announcement to fill in the first step of a collective. The type is
-  /// set, the lengths are left over from an earlier announcement, and the other
+  /// The header to fill in the first step of a collective. The type is
+  /// set, the lengths are left over from an earlier header, and the other
   /// fields have their defaults.
-  Announcement& announce(c10d::OpType type);
-  /// The announcement of a rank; for the second step.
-  const Announcement& announced(int rank) const;
+  CallHeader& publish(c10d::OpType type);
+  /// The header of a rank; for the second step.
+  const CallHeader& published(int rank) const;
   /// Throws `c10::DistBackendError` if the ranks' calls differ. For the second
-  /// step, after which announcements may be overwritten.
+  /// step, after which headers may be overwritten.
   void compare() const;
 
   /// Announces that this rank has done the step.

@@ -77,13 +77,13 @@ FileDescriptor make_memory(int64_t ranks) {
 
 /// Gives a piece its pages; whether there were as many. Signals wait meanwhile:
 /// the kernel would give the pages back and begin anew for each of them.
-bool provide(int descriptor, int64_t place, int64_t bytes) {
+bool provide(int descriptor, int64_t offset, int64_t bytes) {
   sigset_t all;
   sigfillset(&all);
   const ddp::detail::SignalsBlocked blocked(all);
   int result = 0;
   do {
-    result = fallocate(descriptor, 0, place, bytes);
+    result = fallocate(descriptor, 0, offset, bytes);
   } while (result != 0 && errno == EINTR);
   return result == 0;
 }
@@ -102,33 +102,33 @@ std::optional<int64_t> Heap::take(int64_t bytes) {
   if (piece == free_.end()) {
     return std::nullopt;
   }
-  const auto [place, available] = *piece;
+  const auto [offset, available] = *piece;
   free_.erase(piece);
   if (available > length) {
-    free_.insert({place + length, available - length});
+    free_.insert({offset + length, available - length});
   }
-  taken_.insert({place, length});
-  return place;
+  taken_.insert({offset, length});
+  return offset;
 }
 
-int64_t Heap::length(int64_t place) {
+int64_t Heap::length(int64_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return taken_.at(place);
+  return taken_.at(offset);
 }
 
-void Heap::give_back(int64_t place) {
+void Heap::give_back(int64_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto length = taken_.at(place);
-  taken_.erase(place);
-  const auto piece = free_.insert({place, length}).first;
+  const auto length = taken_.at(offset);
+  taken_.erase(offset);
+  const auto piece = free_.insert({offset, length}).first;
   const auto next = std::next(piece);
-  if (next != free_.end() && place + length == next->first) {
+  if (next != free_.end() && offset + length == next->first) {
     piece->second += next->second;
     free_.erase(next);
   }
   if (piece != free_.begin()) {
     const auto previous = std::prev(piece);
-    if (previous->first + previous->second == place) {
+    if (previous->first + previous->second == offset) {
       previous->second += piece->second;
       free_.erase(piece);
     }
@@ -171,8 +171,8 @@ char* Mapping::slot(uint64_t number) const {
 }
 
 int64_t Mapping::offset_of(const void* data, int64_t bytes) const {
-  const auto place = static_cast<const char*>(data) - begin_;
-  return place >= kHeapBegin && place + bytes <= size_ ? place : -1;
+  const auto offset = static_cast<const char*>(data) - begin_;
+  return offset >= kHeapBegin && offset + bytes <= size_ ? offset : -1;
 }
 
 Memory::Memory(int64_t ranks)
@@ -180,16 +180,16 @@ Memory::Memory(int64_t ranks)
       mapping_(std::make_shared<const Mapping>(descriptor_.get())),
       heap_(kHeapBegin, mapping_->size()) {}
 
-void Memory::give_back(int64_t place) {
-  const auto bytes = heap_.length(place);
+void Memory::give_back(int64_t offset) {
+  const auto bytes = heap_.length(offset);
   if (bytes >= kLargePiece) { // the system gets its pages
     fallocate(
         descriptor_.get(),
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-        place,
+        offset,
         bytes);
   }
-  heap_.give_back(place);
+  heap_.give_back(offset);
 }
 
 at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
@@ -200,22 +200,22 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
       "backend shm has no memory for a tensor of {} elements",
       numel);
   const auto bytes = numel * element;
-  auto place = heap_.take(bytes);
-  if (place &&
-      !provide(descriptor_.get(), *place, std::max<int64_t>(bytes, 1))) {
-    heap_.give_back(*place);
-    place = std::nullopt;
+  auto offset = heap_.take(bytes);
+  if (offset &&
+      !provide(descriptor_.get(), *offset, std::max<int64_t>(bytes, 1))) {
+    heap_.give_back(*offset);
+    offset = std::nullopt;
   }
   DDP_CHECK_WITH(
       OutOfMemoryError,
-      place,
+      offset,
       "backend shm does not have {} bytes of memory left for a tensor",
       bytes);
   return at::from_blob(
-      mapping_->at(*place),
+      mapping_->at(*offset),
       {numel},
-      [self = shared_from_this(), place = *place](void*) {
-        self->give_back(place);
+      [self = shared_from_this(), offset = *offset](void*) {
+        self->give_back(offset);
       },
       options);
 }

@@ -33,7 +33,7 @@ struct alignas(64) Counter {
 };
 
 /// The parameters of a rank's next collective.
-struct Announcement {
+struct CallHeader {
   c10d::OpType type;
   int8_t dtype;
   /// The reduction's value in c10d, or 0.
@@ -41,8 +41,8 @@ struct Announcement {
   int32_t root;
   /// The number of elements; -1 if it may differ between ranks.
   int64_t count;
-  /// The tensor's place in the rank's heap; -1 if it is elsewhere.
-  int64_t place;
+  /// The tensor's offset in the rank's heap; -1 if it is elsewhere.
+  int64_t offset;
   /// Whether all ranks receive the same bytes.
   bool same_for_all;
   /// The number of bytes for each rank.
@@ -59,9 +59,9 @@ struct Control {
   std::atomic<uint32_t> left;
   /// The reason, null-terminated; valid if `failed` is set.
   char failure[1024];
-  /// The newest announcement, and the previous one, which others may still
+  /// The newest header, and the previous one, which others may still
   /// read.
-  Announcement announcements[2];
+  CallHeader headers[2];
 };
 
 /// Allocates pieces of a range of bytes.
@@ -73,8 +73,8 @@ class Heap {
   /// if no free piece is large enough.
   std::optional<int64_t> take(int64_t bytes);
   /// The size of an allocated piece in bytes.
-  int64_t length(int64_t place);
-  void give_back(int64_t place);
+  int64_t length(int64_t offset);
+  void give_back(int64_t offset);
 
   static constexpr int64_t kAlignment = 256;
 
@@ -134,7 +134,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   at::Tensor tensor(int64_t numel, const at::TensorOptions& options);
 
  private:
-  void give_back(int64_t place);
+  void give_back(int64_t offset);
 
   FileDescriptor descriptor_;
   std::shared_ptr<const Mapping> mapping_;

@@ -58,6 +58,9 @@ DDP_API std::shared_ptr<CompressHook> bf16_compress_hook(
 /// speed of training without the cost of communication.
 class DDP_API NoopHook final : public CommHook {
  public:
+  bool keeps_ranks_equal() const override {
+    return false;
+  }
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;
@@ -113,6 +116,8 @@ class DDP_API HookChain final : public CommHook {
 
   /// The first hook's value.
   bool takes_scaled_gradients() const override;
+  /// Whether one of the hooks does.
+  bool keeps_ranks_equal() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,

@@ -28,8 +28,9 @@ struct PostLocalSGDOptions {
 
 /// Post-local SGD: averages gradients over all ranks in the first backwards,
 /// and then within subgroups only. Parameters then diverge: average them
-/// regularly with a `ModelAverager`, and leave `check_divergence_every` off. A
-/// parameter unused in a subgroup may get a gradient of zero there.
+/// regularly with a `ModelAverager`. A Reducer with `check_divergence_every`
+/// rejects this hook. A parameter unused in a subgroup may get a gradient of
+/// zero there.
 ///
 /// Over gloo, values equal those of Python's post_localSGD_hook bit for bit.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
@@ -40,6 +41,9 @@ class DDP_API PostLocalSGDHook final : public CommHook {
   ~PostLocalSGDHook() override;
 
   std::string describe() const override;
+  bool keeps_ranks_equal() const override {
+    return false;
+  }
 
   /// The first call is collective.
   c10::intrusive_ptr<c10::ivalue::Future> run(

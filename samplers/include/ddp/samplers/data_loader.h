@@ -52,9 +52,8 @@ class DataLoader {
   /// negative, and `c10::Error` if LibTorch does not have the device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
-  /// Begins an epoch. Iterators are LibTorch's: they yield each batch once, as
-  /// `BatchType&`. An earlier iterator throws `c10::Error` when it is
-  /// incremented.
+  /// Begins an epoch. The iterator yields each batch once, as `BatchType&`. An
+  /// earlier iterator throws `c10::Error` when it is incremented.
   torch::data::Iterator<BatchType> begin();
   torch::data::Iterator<BatchType> end(); ///< After an epoch's last batch.
 
@@ -115,12 +114,9 @@ class DataLoader {
   Source source_;
   detail::DeviceCopies copies_;
   std::optional<Loaded> ahead_;
-  /// The number of the current iteration; earlier ones are over.
-  uint64_t iteration_ = 0;
-  /// Samples at the end of the epoch that `drop_last` drops.
-  size_t left_out_ = 0;
-  /// The last member, so that it is destroyed first.
-  detail::BatchWorkers workers_;
+  uint64_t iteration_ = 0; // earlier iterations are over
+  size_t left_out_ = 0; // samples of the epoch that `drop_last` drops
+  detail::BatchWorkers workers_; // the last member: is destroyed first
 };
 
 /// Loads `dataset` in the order of `sampler`. Throws as `DataLoader` does.

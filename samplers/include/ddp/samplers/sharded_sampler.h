@@ -75,8 +75,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// `state` is invalid, or of another sequence (kind of sampler, size, seed,
-  /// ...).
+  /// it is invalid, or of another sequence (kind of sampler, size, seed, ...).
   void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; the returned function loads it.

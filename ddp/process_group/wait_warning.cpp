@@ -1,11 +1,11 @@
-#include <ddp/process_group/wait_notice.h>
+#include <ddp/process_group/wait_warning.h>
 
 #include <ddp/internal/check.h>
 #include <ddp/support/detached_task.h>
 
 namespace ddp::detail {
 
-WaitNotice::WaitNotice(
+WaitWarning::WaitWarning(
     std::chrono::milliseconds after,
     const std::string& who,
     const std::string& call) {

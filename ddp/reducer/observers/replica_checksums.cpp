@@ -1,4 +1,4 @@
-#include <ddp/reducer/observers/replica_digests.h>
+#include <ddp/reducer/observers/replica_checksums.h>
 
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
@@ -14,7 +14,7 @@
 namespace ddp::detail {
 namespace {
 
-using Digests = std::vector<uint64_t>;
+using Checksums = std::vector<uint64_t>;
 
 constexpr std::chrono::seconds kPeersTime(1);
 
@@ -34,11 +34,11 @@ constexpr const char* kCompared = "last_parameters_compared";
 constexpr int64_t kMaxElements = int64_t(1) << 16;
 
 /// By rank, on the rank that is the last to come.
-std::optional<std::vector<Digests>> gathered(
+std::optional<std::vector<Checksums>> gathered(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,
     const char* key,
-    const Digests& own) {
+    const Checksums& own) {
   if (!store || !store->hasExtendedApi()) {
     return std::nullopt;
   }
@@ -53,12 +53,12 @@ std::optional<std::vector<Digests>> gathered(
   if (!parts) {
     return std::nullopt;
   }
-  std::vector<Digests> by_rank(parts->size());
+  std::vector<Checksums> by_rank(parts->size());
   for (const auto& [rank, content] : *parts) {
-    auto& digests = by_rank.at(rank);
-    digests.resize(content.size() / sizeof(uint64_t));
-    if (!digests.empty()) {
-      std::memcpy(digests.data(), content.data(), content.size());
+    auto& checksums = by_rank.at(rank);
+    checksums.resize(content.size() / sizeof(uint64_t));
+    if (!checksums.empty()) {
+      std::memcpy(checksums.data(), content.data(), content.size());
     }
   }
   return by_rank;
@@ -82,7 +82,7 @@ void FirstGradients::on_own_gradient(
   const auto some = values.detach().flatten().narrow(
       0, 0, std::min(values.numel(), kMaxElements));
   if (some.count_nonzero().item<int64_t>() > 0) { // zeros are of no data
-    digest_ += tensor_hash(some, static_cast<uint64_t>(values.numel()));
+    checksum_ += tensor_hash(some, static_cast<uint64_t>(values.numel()));
   }
 }
 
@@ -91,8 +91,8 @@ void FirstGradients::on_all_launched(const Reduction& reduction) {
     return;
   }
   try {
-    const auto all = gathered(store_, group_, "first_gradients", {digest_});
-    if (all && digest_ != 0 &&
+    const auto all = gathered(store_, group_, "first_gradients", {checksum_});
+    if (all && checksum_ != 0 &&
         std::equal(all->begin() + 1, all->end(), all->begin())) {
       TORCH_WARN(
           "ddp: in the first backwards all ranks have the same gradients, bit "
@@ -111,7 +111,7 @@ void compare_last_parameters(
     int64_t step,
     bool hosts_store) {
   try {
-    Digests own;
+    Checksums own;
     for (const auto& tensor : parameters.tensors) {
       own.push_back(tensor_hash(tensor, 0));
     }

@@ -1,4 +1,4 @@
-#include <ddp/rendezvous/meeting_point.h>
+#include <ddp/rendezvous/store_endpoint.h>
 
 #include <common/host_name.h>
 #include <common/random_name.h>
@@ -123,7 +123,7 @@ std::string address_of(
 
 } // namespace
 
-void choose_meeting_point(
+void choose_store_endpoint(
     LaunchEnvironment& environment,
     const TextBroadcast& broadcast,
     bool one_host,

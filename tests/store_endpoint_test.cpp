@@ -1,15 +1,15 @@
 #include <tests/support/catch.h>
 
 #include <ddp/rendezvous/host.h>
-#include <ddp/rendezvous/meeting_point.h>
 #include <ddp/rendezvous/network_interface.h>
+#include <ddp/rendezvous/store_endpoint.h>
 #include <nlohmann/json.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-namespace ddp::test::meeting_point_test {
+namespace ddp::test::store_endpoint_test {
 
 using nlohmann::json;
 
@@ -23,7 +23,7 @@ LaunchEnvironment environment_of(int64_t rank) {
 /// Rank 0's side, and what it tells the others.
 LaunchEnvironment choose(bool one_host, std::string& told) {
   auto environment = environment_of(0);
-  detail::choose_meeting_point(
+  detail::choose_store_endpoint(
       environment,
       [&](const std::string& text) { return told = text; },
       one_host,
@@ -33,7 +33,7 @@ LaunchEnvironment choose(bool one_host, std::string& told) {
 
 LaunchEnvironment be_told(const std::string& text) {
   auto environment = environment_of(2);
-  detail::choose_meeting_point(
+  detail::choose_store_endpoint(
       environment,
       [&](const std::string&) { return text; },
       false,
@@ -99,4 +99,4 @@ TEST_CASE("a rank elsewhere takes the address that it reaches") {
   close(listener);
 }
 
-} // namespace ddp::test::meeting_point_test
+} // namespace ddp::test::store_endpoint_test

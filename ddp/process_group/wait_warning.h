@@ -8,9 +8,9 @@ namespace ddp::detail {
 
 /// Warns of a long wait, once, from another thread: "ddp: WHO has waited for 10
 /// s in CALL". The wait ends with this object.
-class WaitNotice {
+class WaitWarning {
  public:
-  WaitNotice(
+  WaitWarning(
       std::chrono::milliseconds after,
       const std::string& who,
       const std::string& call);

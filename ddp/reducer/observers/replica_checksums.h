@@ -40,7 +40,7 @@ class FirstGradients final : public ReductionObserver {
   ProcessGroup group_;
   bool watches_ = false;
   /// Independent of the order.
-  uint64_t digest_ = 0;
+  uint64_t checksum_ = 0;
 };
 
 /// Warns if parameters differ between ranks after `step` steps, and names the

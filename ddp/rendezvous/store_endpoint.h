@@ -12,7 +12,7 @@ using TextBroadcast = std::function<std::string(const std::string& text)>;
 /// `one_host`, all ranks are on one host, so the loopback interface is used
 /// (rank 0's value counts). Collective. Throws `c10::DistNetworkError` if rank
 /// 0's host cannot be reached.
-void choose_meeting_point(
+void choose_store_endpoint(
     LaunchEnvironment& environment,
     const TextBroadcast& broadcast,
     bool one_host,
