@@ -1,7 +1,8 @@
-// All-reduces of two ranks, waited for at once, over each backend: in memory of
-// the backend's own where it offers some, and in any other. Against a memcpy of
-// as many bytes and "in_place", a bare sum of two arrays in memory that both
-// ranks share, each rank doing half of it: what no all-reduce is faster than.
+// Times all-reduces of two ranks over each backend, in the backend's memory, if
+// it offers some, and in other memory. They are compared with a memcpy of as
+// many bytes, and with "in_place": the sum of two arrays in memory that both
+// ranks share, of which each rank computes half. No all-reduce is faster than
+// "in_place".
 
 #include <bench/commands.h>
 #include <bench/groups.h>
@@ -72,7 +73,7 @@ Variant reduction(
   });
 }
 
-/// The mean of as many runs as are needed for a time that can be measured.
+/// Runs `variant` often enough for a measurable time; its time is the mean.
 Variant batched(Variant variant, int64_t bytes) {
   const auto calls = std::clamp(kBatchBytes / bytes, int64_t{1}, kLargestBatch);
   variant.run = [run = variant.run, calls] {

@@ -17,10 +17,9 @@
 
 namespace bench {
 
-/// LibTorch's own Reducer, driven as Python's DistributedDataParallel drives
-/// it. Of the options it knows `find_unused_parameters` and
-/// `gradient_as_bucket_view`; all parameters are trained, and the ranks' nets
-/// must be equal.
+/// LibTorch's Reducer, called as Python's DistributedDataParallel calls it.
+/// Supports the options `find_unused_parameters` and `gradient_as_bucket_view`;
+/// all parameters are trained, and the ranks' nets must be equal.
 class C10dReducer {
  public:
   C10dReducer(
@@ -49,12 +48,12 @@ class C10dReducer {
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>());
-    // Without one it crashes where the used parameters change.
+    // Without a logger, it crashes if the used parameters change.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
   }
 
-  /// Calls `function` for a forward after which backward reduces.
+  /// Calls `function` as the forward of a backward that reduces.
   template <typename Function>
   at::Tensor forward(const Function& function) {
     reducer_->prepare_for_forward();

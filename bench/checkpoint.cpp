@@ -1,7 +1,8 @@
-// Checkpoints of 105 MB: writing one, in both formats, against torch.save (with
-// the fsync that it leaves out), against a plain write with fsync, and against
-// a memcpy of the tensors; how long a save in the background holds the loop;
-// and reading one against torch.load and a plain read of the cached file.
+// Times checkpoints of 105 MB. A save, in both formats, is compared with
+// torch.save (with the fsync that torch.save omits), a plain write with fsync,
+// and a memcpy of the tensors. "hold" is the time for which a save in the
+// background holds the loop. A load is compared with torch.load and a plain
+// read of the cached file.
 
 #include <bench/commands.h>
 #include <bench/nets.h>
@@ -101,7 +102,7 @@ class Checkpoints {
     transfer(O_WRONLY | O_CREAT, ::write);
   }
 
-  /// Calls `read` or `write` until all of the buffer has gone.
+  /// Calls `read` or `write` until the whole buffer is transferred.
   template <typename Call>
   void transfer(int flags, Call call) {
     const auto path = folder_ + "plain";

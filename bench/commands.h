@@ -26,7 +26,7 @@ void measure_sampler(const Arguments& arguments);
 /// The memory of a rank that trains big100: memory local|BACKEND|c10d
 void measure_memory(const Arguments& arguments);
 
-/// What many ranks on one host cost: ranks SIZE BACKEND PORT
+/// The costs of many ranks on one host: ranks SIZE BACKEND PORT
 void measure_ranks(const Arguments& arguments);
 
 } // namespace bench

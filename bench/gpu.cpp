@@ -1,7 +1,8 @@
-// A step on a GPU without communication, with Python's DistributedDataParallel,
-// with c10d::Reducer of the same LibTorch, and with a Reducer, in turns, over
-// NCCL; then whole steps as CUDA graphs, and with an optimizer. Prints a table.
-// Alone it has one rank; for more: ddprun --nproc-per-node gpu ddp_bench_gpu
+// Compares steps on a GPU in turns, over NCCL: without communication, with
+// Python's DistributedDataParallel, with c10d::Reducer of the same LibTorch,
+// and with ddp's Reducer; also as CUDA graphs, and with an optimizer. Prints a
+// table. Started alone, it has one rank; for more:
+// ddprun --nproc-per-node gpu ddp_bench_gpu
 // Run: ddp_bench_gpu [rounds]
 
 #include <bench/paired.h>
@@ -25,14 +26,14 @@ constexpr int kWarmUpSteps = 4; // the buckets are rebuilt in them
 constexpr double kRoundSeconds = 0.04;
 constexpr double kMomentum = 0.9;
 
-/// A net that is trained in one way, by backwards alone at first.
+/// One way to train a net; at first, steps end with backward.
 class Training : public bench::Trainer {
  public:
   explicit Training(bench::Task task) : Trainer(std::move(task)) {
     drop_optimizer();
   }
 
-  /// From now on a step is the replay of one.
+  /// Records a step as a CUDA graph, which later steps replay.
   void capture() {
     {
       const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
@@ -59,7 +60,7 @@ class Training : public bench::Trainer {
 
 using Peer = std::shared_ptr<const bench::PythonPeer>;
 
-/// What is compared for one net.
+/// The variants for one net.
 class Comparison {
  public:
   /// `python` may be null.
@@ -73,7 +74,7 @@ class Comparison {
         group_(group),
         python_(std::move(python)) {}
 
-  /// `prepare` makes it the variant that the name says.
+  /// `prepare` turns the training into the variant.
   void add(
       const std::string& name,
       const std::function<void(Training&)>& prepare) {
@@ -104,8 +105,8 @@ class Comparison {
                          }});
   }
 
-  /// Measures, and prints lines of a table in Markdown; ratios are over the
-  /// first variant.
+  /// Measures the variants, and prints lines of a Markdown table, with ratios
+  /// to the first variant.
   void run(int64_t rounds) {
     variants_.front().run(); // alone, to see how many steps make a round
     const double step = variants_.front().run() / static_cast<double>(steps_);
@@ -167,7 +168,7 @@ class Comparison {
   const Peer python_;
   int64_t steps_ = kWarmUpSteps;
   std::vector<bench::Variant> variants_;
-  /// Of each variant, the seconds until all of a round was queued on the GPU.
+  /// For each variant, the seconds until a round was queued on the GPU.
   std::deque<std::vector<double>> host_;
 };
 

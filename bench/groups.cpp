@@ -10,7 +10,8 @@
 namespace bench {
 namespace {
 
-/// By ddprun, Open MPI or MPICH, which the process hears before it asks them.
+/// From the variables of ddprun, Open MPI or MPICH: it is needed before a group
+/// exists.
 int64_t rank_on_host() {
   for (const char* name :
        {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {

@@ -7,13 +7,14 @@
 
 namespace bench {
 
-/// Keeps this process, and those that it starts from here on, on one of the
-/// CPUs that it may use: another one for each rank of the host, as long as
-/// there are some. Call it before threads are there.
+/// Binds this process, and its later children, to one of the CPUs that it may
+/// use. Ranks of a host get different CPUs if there are enough. Call it before
+/// threads start.
 void pin_to_one_cpu();
 
-/// The group of all ranks over `backend`, or nothing, said by rank 0, where ddp
-/// does not have it. Can be called several times. Collective.
+/// Returns the group of all ranks over `backend`. If `ddp` lacks it, the first
+/// rank of each host prints the reason, and the result is empty. Can be called
+/// several times. Collective.
 std::optional<ddp::ProcessGroup> find_group(const std::string& backend);
 
 } // namespace bench

@@ -1,5 +1,5 @@
-// Steps of mlp200 with a Reducer, one rank. For callgrind, which leaves a file
-// with the instructions of each: see hook_instructions.py.
+// Runs steps of mlp200 with a Reducer, on one rank, under callgrind, which
+// writes a file with the instructions of each step: see hook_instructions.py.
 
 #include <bench/groups.h>
 #include <bench/trainer.h>

@@ -1,13 +1,13 @@
-// A rank that tells when its main() began, and leaves; or, where it is asked
-// to, waits until a pipe's other end is closed. No iostreams: they would cost
-// more than some launchers do.
+// A rank that reports when its main() began. If DDP_BENCH_HOLD_PIPE is set, it
+// then waits until the pipe's other end is closed. It uses no iostreams, which
+// would cost more than some launchers.
 #include <cstdlib>
 #include <ctime>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-/// What launch.py reads.
+/// The record that launch.py reads.
 struct StartRecord {
   pid_t pid;
   long long nanoseconds; // CLOCK_MONOTONIC

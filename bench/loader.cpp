@@ -1,7 +1,7 @@
-// What loading costs, with LibTorch's data loader and with ddp::DataLoader, in
-// turns: samples per second and microseconds of all threads' CPU time per
-// sample for small and for large images, read out as fast as they come; and a
-// training step's time against one on a batch that is there already.
+// Compares LibTorch's data loader and ddp::DataLoader, in turns: samples per
+// second, and microseconds of CPU time of all threads per sample, for small and
+// large images that are read as fast as possible; and the time of a training
+// step with loading and on one loaded batch.
 // Run: ddp_bench_loader [rounds]
 
 #include <bench/paired.h>
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// Images in memory, of which each sample is a random part, as floats.
+/// Images in memory; a sample is a random crop of one, as floats.
 struct Images : torch::data::datasets::Dataset<Images> {
   Images(int64_t count, int64_t side, int64_t cropped)
       : pixels(torch::randint(256, {count, 3, side, side}, torch::kByte)),
@@ -101,7 +101,7 @@ void compare(const Images& images, size_t batch_size, int rounds) {
   }
 }
 
-/// A small net's training, one thread computing.
+/// The training of a small net on one thread.
 struct Training {
   torch::nn::Sequential net{
       torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 16, 3).stride(2)),

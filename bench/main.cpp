@@ -1,5 +1,5 @@
 // The benchmarks that bench/run.py (./dev bench) starts, most of them as ranks;
-// each prints its results as a line of JSON. What they take is in commands.h.
+// each prints its results as a line of JSON. commands.h lists their arguments.
 
 #include <bench/commands.h>
 

@@ -1,6 +1,7 @@
-// The memory of a rank that trains big100: to be compared with that of another
-// process, which trains without communication. Memory that ranks share counts
-// in each one's peak; "pss_mib", after a step, divides it among them.
+// Measures the memory of a rank that trains big100, to compare it with a
+// process that trains without communication. The peak of each rank includes
+// memory that ranks share; "pss_mib", after the last step, divides it among
+// them.
 
 #include <bench/commands.h>
 #include <bench/groups.h>

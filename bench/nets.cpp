@@ -29,7 +29,7 @@ struct Mlp : torch::nn::Module {
   int64_t skip;
 };
 
-/// Attention and a perceptron, each behind a layer norm and beside a shortcut.
+/// Attention and a perceptron, each after a layer norm, with a shortcut.
 struct TransformerBlock : torch::nn::Module {
   explicit TransformerBlock(int64_t width)
       : norm1(register_module("norm1", norm(width))),

@@ -9,8 +9,8 @@
 
 namespace bench {
 
-/// A net, and a batch of this rank's own for it. python_peer.py has the same,
-/// or for GPUs gpu_peer.py.
+/// A net, and this rank's batch for it. python_peer.py, or gpu_peer.py for
+/// GPUs, has the same nets.
 struct Net {
   std::shared_ptr<torch::nn::Module> module;
   std::function<torch::Tensor(const torch::Tensor&)> forward;
@@ -18,7 +18,7 @@ struct Net {
 };
 
 /// "mlp200": 200 small layers, 3 MB of gradients in 400 parameters.
-/// "mlp200_unused": of which a forward leaves out every tenth layer.
+/// "mlp200_unused": mlp200, but forward leaves out every tenth layer.
 /// "big100": 4 large layers, 105 MB of gradients.
 /// "resnet18": a ResNet for images of 32x32, 45 MB of gradients.
 /// For GPUs:

@@ -1,4 +1,4 @@
-// What stands for ddp_bench_gpu in a build without CUDA.
+// Replaces ddp_bench_gpu in a build without CUDA.
 
 #include <cstdio>
 

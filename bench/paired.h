@@ -13,28 +13,29 @@ namespace bench {
 /// One of several ways to do the same thing.
 struct Variant {
   std::string name;
-  /// Does it once; the seconds that it took.
+  /// Runs the variant once, and returns its seconds.
   std::function<double()> run;
   std::vector<double> seconds{};
 };
 
-/// A variant that calls `function`, and takes as long as that.
+/// A variant that times `function`.
 Variant timed(const std::string& name, std::function<void()> function);
 
-/// Runs the variants in turns, each round beginning with another one, and keeps
-/// what they took. `barrier` is called before each: ranks begin together.
+/// Runs the variants in turns, and keeps their times. Each round begins with
+/// another variant. Calls `barrier` before each run, so that ranks begin
+/// together.
 void run_in_turns(
     std::vector<Variant>& variants,
     int64_t rounds,
     const std::function<void()>& barrier = [] {});
 
-/// Replaces each time by that of the rank that was slowest then. Collective.
+/// Replaces each time by that of the slowest rank in the same run. Collective.
 void take_slowest(
     std::vector<Variant>& variants,
     const ddp::ProcessGroup& group);
 
-/// How many rounds fit into `seconds`, found by running some, which also warm
-/// the variants up; all ranks get the same number. Collective.
+/// Runs some rounds, which also warm the variants up, and returns how many fit
+/// into `seconds`: rank 0's number, on all ranks. Collective.
 int64_t rounds_within(
     double seconds,
     std::vector<Variant>& variants,
@@ -49,14 +50,14 @@ nlohmann::json result_of(
     const Variant& subject,
     const std::vector<Variant>& variants);
 
-/// One line for whoever started the program.
+/// Prints one line of JSON.
 void print(const nlohmann::json& result);
 
 double seconds_of(const std::function<void()>& function);
 
 /// MiB, from a line of a file of /proc/self: "VmHWM:" of "status" (the most
-/// memory that the process had), "VmRSS:" (what it has), or "Pss:" of
-/// "smaps_rollup" (the same, but shared pages divided by who share them).
+/// memory that the process had), "VmRSS:" (its present memory), or "Pss:" of
+/// "smaps_rollup" (the same, with shared pages divided among their processes).
 double memory_mib(const std::string& file, const std::string& line);
 
 } // namespace bench

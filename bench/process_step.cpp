@@ -1,5 +1,5 @@
-// The step of a process that trains one net and has no other: what a loop's
-// memory costs depends on what else the process has allocated.
+// Times the step of a process that trains only one net: the cost of a loop's
+// memory depends on the other allocations of the process.
 
 #include <bench/commands.h>
 #include <bench/groups.h>

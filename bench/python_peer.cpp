@@ -39,7 +39,7 @@ PythonPeer::PythonPeer() {
 }
 
 PythonPeer::~PythonPeer() {
-  close(socket_); // it ends then
+  close(socket_); // ends the peer
   waitpid(pid_, nullptr, 0);
 }
 

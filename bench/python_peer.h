@@ -6,12 +6,11 @@
 
 namespace bench {
 
-/// Python doing the same, in a process of its own on this rank's CPU: the
-/// interpreter that $DDP_PYTHON names, with python_peer.py. Between questions
-/// it sleeps.
+/// A Python process on this rank's CPU, which runs PYTHON_PEER_PATH with the
+/// interpreter $DDP_PYTHON. It sleeps between commands.
 class PythonPeer {
  public:
-  /// Whether $DDP_PYTHON names one.
+  /// Whether $DDP_PYTHON is set.
   static bool available();
 
   PythonPeer();
@@ -19,8 +18,8 @@ class PythonPeer {
   PythonPeer& operator=(const PythonPeer&) = delete;
   ~PythonPeer();
 
-  /// Has it carry out a line; the seconds that it says this took. Throws
-  /// `c10::Error` where it ends instead.
+  /// Sends a command line, and returns the seconds that the peer reports.
+  /// Throws `c10::Error` if the peer ends.
   double tell(const std::string& line) const;
 
  private:

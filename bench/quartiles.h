@@ -12,7 +12,7 @@ struct Quartiles {
   double high = 0;
 };
 
-/// Of at least one value; those that lie between two are interpolated.
+/// The quartiles of at least one value, linearly interpolated.
 inline Quartiles quartiles(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto quantile = [&](double q) {

@@ -1,6 +1,6 @@
-// What many ranks on one host cost: to form a group, to construct a Reducer,
-// and a step of a small net. The ranks are forks of one process, so that
-// neither their start nor their loading of libraries is in the times.
+// Measures many ranks on one host: forming a group, constructing a Reducer, and
+// a step of a small net. The ranks are forks of one process, so the times
+// include neither their start nor the loading of libraries.
 
 #include <bench/commands.h>
 #include <bench/paired.h>
@@ -28,7 +28,7 @@ double count_entries(const char* folder) {
       std::filesystem::directory_iterator()));
 }
 
-/// Prints the figures of the rank that has the most of each.
+/// Prints the maximum of each figure over the ranks.
 void be_a_rank(const std::string& backend) {
   std::optional<ddp::ProcessGroup> group;
   const double forming = seconds_of([&] {

@@ -1,5 +1,5 @@
-// The indices of an epoch that DistributedSampler draws for one rank of two,
-// against torch::randperm of all: time, and the most memory meanwhile.
+// Compares the draw of an epoch's indices by DistributedSampler, for one rank
+// of two, with torch::randperm of all: time and peak memory.
 
 #include <bench/commands.h>
 #include <bench/paired.h>
@@ -13,13 +13,13 @@
 namespace bench {
 namespace {
 
-/// Also keeps the most memory that a run took in `peak_mib`.
+/// Also keeps the highest peak memory of a run in `peak_mib`.
 Variant with_peak(
     const std::string& name,
     double& peak_mib,
     const std::function<void()>& function) {
   return {name, [&peak_mib, function] {
-            std::ofstream("/proc/self/clear_refs") << "5"; // the peak, too
+            std::ofstream("/proc/self/clear_refs") << "5"; // resets the peak
             const auto before = memory_mib("status", "VmRSS:");
             const auto seconds = seconds_of(function);
             peak_mib =
@@ -46,7 +46,7 @@ void measure_sampler(const Arguments& arguments) {
       with_peak("randperm", randperm_mib, [samples] {
         at::randperm(samples, at::kLong);
       })};
-  // The first run's memory is also that of code which it is the first to call.
+  // The first run's memory includes code that is called for the first time.
   run_in_turns(variants, 1);
   for (auto& variant : variants) {
     variant.seconds.clear();

@@ -13,8 +13,8 @@ at::Tensor shared_tensor(
     int64_t count,
     at::ScalarType dtype);
 
-/// Lets the ranks begin together, within less than a microsecond of each other,
-/// where a barrier over gloo would let one go a tenth of a step ahead.
+/// Releases all ranks within a microsecond; a barrier over gloo would release
+/// one a tenth of a step earlier.
 class SpinBarrier {
  public:
   explicit SpinBarrier(const ddp::ProcessGroup& group);

@@ -1,6 +1,6 @@
-// A training step with ddp, against the same without communication ("local"),
-// with LibTorch's c10d::Reducer driven from C++, and with Python's
-// DistributedDataParallel; the last two over gloo. Step by step in turns.
+// Compares, step by step in turns, a training step with ddp, one without
+// communication ("local"), one with LibTorch's c10d::Reducer called from C++,
+// and one with Python's DistributedDataParallel. The last two use gloo.
 
 #include <bench/commands.h>
 #include <bench/groups.h>
@@ -22,7 +22,7 @@ const std::map<std::string, Task> kTasks{
     {"accumulation", {"mlp200", 4}},
     {"unused", {"mlp200_unused"}}};
 
-/// Who takes part, for all cases.
+/// The groups and the Python process, for all cases.
 struct Setting {
   ddp::ProcessGroup gloo;
   std::optional<ddp::ProcessGroup> shm;
@@ -52,7 +52,7 @@ std::vector<Variant> variants_of(const Task& task, const Setting& setting) {
   return variants;
 }
 
-/// What a step takes above the local one, for each parameter.
+/// Adds the time of a step above the local step, per parameter.
 void add_cost_per_parameter(
     nlohmann::json& result,
     const Variant& subject,

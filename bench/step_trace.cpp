@@ -84,7 +84,7 @@ class Recorder {
     if (synced) {
       synced_.push_back(end - start);
       for (auto& times : ready_) {
-        times.pop_back(); // gradients are timed where nothing else runs
+        times.pop_back(); // only steps without communication count
       }
       return;
     }
@@ -93,7 +93,7 @@ class Recorder {
     optimizer_times_.push_back(end - update);
   }
 
-  /// Forgets the first steps.
+  /// Discards the times so far.
   void clear() {
     for (auto* times : {&synced_, &forward_, &compute_, &optimizer_times_}) {
       times->clear();
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
       recorder.step(/*synced=*/false);
     }
   };
-  run(/*steps=*/3); // the buckets are laid out anew in the first ones
+  run(/*steps=*/3); // the buckets are rebuilt in the first steps
   recorder.clear();
   run(arguments.steps);
   const auto small = recorder.all_reduce(/*bytes=*/4096, /*count=*/50);

@@ -12,18 +12,18 @@
 
 namespace bench {
 
-/// What is trained, and how.
+/// A net, and how it is trained.
 struct Task {
   std::string net;
-  /// Backwards in a step, of which the last alone communicates.
+  /// Backwards in a step; only the last one communicates.
   int64_t micro_batches = 1;
   c10::Device device{c10::kCPU};
-  /// Whether forward computes in bfloat16 where that is faster.
+  /// Whether forward runs under autocast to bfloat16.
   bool bf16 = false;
 };
 
-/// The training loop of a LibTorch user: on its own, with a `ddp::Reducer`
-/// attached, or with LibTorch's c10d::Reducer around its forward.
+/// The training loop of a LibTorch user: alone, with a `ddp::Reducer` attached,
+/// or with LibTorch's c10d::Reducer around its forward.
 class Trainer {
  public:
   explicit Trainer(Task task)
@@ -38,8 +38,8 @@ class Trainer {
     reducer_.emplace(net_.module, group);
   }
 
-  /// With `views` its option gradient_as_bucket_view is on. The `zero_grad()`
-  /// of LibTorch's optimizers throws at these. Collective.
+  /// `views` turns on gradient_as_bucket_view, with which `zero_grad()` of
+  /// LibTorch's optimizers throws. Collective.
   void attach_c10d(const ddp::ProcessGroup& group, bool views = false) {
     c10d_reducer_ = std::make_unique<C10dReducer>(
         *net_.module,
@@ -49,7 +49,7 @@ class Trainer {
             .gradient_as_bucket_view(views));
   }
 
-  /// Steps end with one of `SGD`'s, by default LibTorch's without momentum.
+  /// Steps end with a step of `SGD`; by default, LibTorch's without momentum.
   template <typename SGD>
   void optimize_by(double momentum) {
     optimizer_ = std::make_unique<SGD>(

@@ -36,7 +36,7 @@ IncompatibleKeys load_checkpoint(
     const ProcessGroup& group,
     const LoadOptions& options) {
   const detail::heartbeat::Activity activity("load_checkpoint", path);
-  // What rank 0 finds to fit has to fit the others as well.
+  // A file that fits rank 0's module must fit the other ranks' modules.
   verify_same_model(unique_state(detail::unwrapped(module)), "", group);
   detail::Copies copies;
   IncompatibleKeys keys;
@@ -58,12 +58,12 @@ IncompatibleKeys load_checkpoint(
   detail::check_same_call(c10::str("load_checkpoint(\"", path, "\")"), group);
   detail::on_rank_0("load_checkpoint", group, [&] {
     read();
-    // What was read is gone before the broadcast, which takes as much memory.
+    // Frees the file's values before the broadcast, which needs as much memory.
     detail::make_copies(std::exchange(copies, {}));
   });
   if (group.size() > 1) {
     broadcast_module_state(detail::unwrapped(module), group);
-    if (!options.strict()) { // rank 0 knows them
+    if (!options.strict()) { // only rank 0 knows the keys
       keys = {
           detail::split_lines(
               group.broadcast(detail::join_lines(keys.missing_keys))),

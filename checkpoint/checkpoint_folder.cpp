@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLatest = "latest";
 constexpr const char* kEpoch = ".epoch";
 
-// All of the text has to be the number.
+// The whole text must be the number.
 template <typename Number>
 std::optional<Number> parse(std::string_view text) {
   Number number{};
@@ -37,7 +37,7 @@ std::optional<Number> parse(std::string_view text) {
                                                        : std::nullopt;
 }
 
-// The shortest text that is this number again.
+// The shortest text that `parse` converts back to this number.
 std::string text_of(double number) {
   char text[32];
   const auto result = std::to_chars(std::begin(text), std::end(text), number);
@@ -72,7 +72,7 @@ void check(
       write_advice(error.value()));
 }
 
-// Not a number is worse than any.
+// NaN is worse than any number.
 bool is_better(const FolderEntry& a, const FolderEntry& b, bool higher) {
   if (std::isnan(*a.metric) || std::isnan(*b.metric)) {
     return !std::isnan(*a.metric) && std::isnan(*b.metric);
@@ -80,7 +80,7 @@ bool is_better(const FolderEntry& a, const FolderEntry& b, bool higher) {
   return higher ? *a.metric > *b.metric : *a.metric < *b.metric;
 }
 
-// The paths of those that stay.
+// The paths of the retained checkpoints.
 std::set<std::string> kept(
     std::vector<FolderEntry> entries, // the newest step first
     const Retention& retention) {
@@ -108,13 +108,13 @@ std::set<std::string> kept(
   return result;
 }
 
-// A temporary name, which a process leaves that is killed in a save.
+// A temporary name, left by a process that was killed in a save.
 bool is_leftover(const fs::path& path) {
   static const std::regex kName(R"(\.(?:step-|latest).*\.tmp\..*)");
   return std::regex_match(path.filename().string(), kName);
 }
 
-// The last of "JOB:N"; 0 for another text.
+// N of "JOB:N"; 0 for other texts.
 int64_t epoch_in(const std::string& text) {
   const auto colon = text.rfind(':');
   return colon == std::string::npos
@@ -126,8 +126,8 @@ std::string job_in(const std::string& text) {
   return text.substr(0, text.rfind(':'));
 }
 
-// So that reading the file again reads the disk, if its file system can: what
-// was just written is in memory, whatever the disk has made of it.
+// Makes the next read of the file read the disk, if the file system can:
+// written data are also in memory, even if the disk has corrupted them.
 void drop_cached_pages(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   check({file ? 0 : errno, std::generic_category()}, "opening", path);
@@ -205,7 +205,7 @@ bool CheckpointFolder::lock() {
   if (lock_) {
     return true;
   }
-  // Of the folder itself: nothing more is in it, and no death leaves it locked.
+  // A lock of the folder itself adds no file, and ends with the process.
   FileDescriptor folder(
       ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
@@ -219,7 +219,7 @@ bool CheckpointFolder::lock() {
 }
 
 void CheckpointFolder::claim() {
-  const bool locked = lock(); // before what is in it is looked at
+  const bool locked = lock(); // before the contents are read
   take(/*only_own_job=*/!locked);
   DDP_CHECK(
       locked || succeeds_,
@@ -267,10 +267,10 @@ void CheckpointFolder::set_latest(const std::string& path) const {
   const auto temporary = fs::path(path_) /
       (std::string(".") + kLatest + ".tmp." + std::to_string(::getpid()));
   std::error_code error;
-  fs::remove(temporary, error); // of a process that had the same number
+  fs::remove(temporary, error); // left by a process with the same id
   fs::create_symlink(fs::path(path).filename(), temporary, error);
   check(error, "making the link", temporary.string());
-  fs::rename(temporary, link, error); // replaces the old link at once
+  fs::rename(temporary, link, error); // replaces the old link atomically
   if (error) {
     std::error_code ignored;
     fs::remove(temporary, ignored);

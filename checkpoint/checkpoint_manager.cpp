@@ -40,24 +40,24 @@ struct DDP_LOCAL CheckpointManager::Impl {
     }
   }
 
-  /// What is to be done on rank 0; the values are taken now.
+  /// Returns the write, for rank 0. If asynchronous, copies the values now.
   std::function<void()> prepare(
       const c10::IValue& value,
       int64_t step,
       std::optional<double> metric);
   void check_later_steps(int64_t step) const;
-  /// The newest that is whole, on rank 0, and what is in it.
+  /// Finds the newest intact checkpoint and its value, on rank 0.
   std::optional<LoadedCheckpoint> find(std::optional<c10::IValue>& value);
 
   detail::CheckpointFolder folder;
   TrainingState state;
   ProcessGroup group;
   CheckpointManagerOptions options;
-  /// Of the checkpoints that this run wrote or loaded, or found corrupt.
+  /// The highest step that this run wrote, loaded or found corrupt.
   int64_t last_step = -1;
-  /// That this run wrote or loaded.
+  /// The step that this run last wrote or loaded.
   int64_t newest_step = 0;
-  /// On rank 0: the values that are being written, and who writes them.
+  /// On rank 0: copies of the values, and the result of their write.
   detail::SnapshotMemory memory;
   std::future<void> writing;
 };
@@ -95,7 +95,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
     write();
     try {
       folder.take();
-    } catch (const std::exception&) { // others went on in the meantime
+    } catch (const std::exception&) { // another epoch took over
       std::filesystem::remove(entry.path);
       throw;
     }
@@ -108,7 +108,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
 
 namespace {
 
-/// Whether a checkpoint verifies, which takes no memory.
+/// Whether a checkpoint is intact. Verification needs no memory.
 bool is_whole(const std::string& path) {
   try {
     verify_checkpoint_file(path);
@@ -128,7 +128,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
     try {
       value = read_checkpoint_file(entry.path, options.load());
     } catch (const c10::Error& error) {
-      if (is_whole(entry.path)) { // it was memory that is missing, say
+      if (is_whole(entry.path)) { // memory ran out, for example
         throw;
       }
       folder.set_corrupt(entry.path);
@@ -152,7 +152,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
 
 namespace {
 
-/// What rank 0 found.
+/// Returns rank 0's `found` on all ranks.
 std::optional<LoadedCheckpoint> broadcast(
     const std::optional<LoadedCheckpoint>& found,
     const ProcessGroup& group) {
@@ -240,9 +240,9 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   std::optional<c10::IValue> value; // on rank 0
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
     try {
-      // From now on no earlier epoch of this job writes to it.
+      // From now on, no earlier epoch of this job writes to the folder.
       impl_->folder.take(/*only_own_job=*/true);
-    } catch (const std::exception& error) { // it may be read-only
+    } catch (const std::exception& error) { // a read-only folder
       TORCH_WARN_ONCE("ddp: ", detail::error_text(error));
     }
     found = impl_->find(value);

@@ -17,11 +17,11 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The name without each `module.` in it.
+// The name without any `module.`.
 std::string unwrapped_name(std::string_view name) {
   std::string result;
   for (;;) {
-    const auto size = name.find('.') + 1; // of a child's name, with its dot
+    const auto size = name.find('.') + 1; // the child's name and the dot
     if (size == 0) {
       return result.append(name);
     }
@@ -33,7 +33,7 @@ std::string unwrapped_name(std::string_view name) {
   }
 }
 
-// In alphabetical order, which a prefix that all have does not change.
+// Groups the names, in alphabetical order, which a common prefix keeps.
 std::map<std::string, Names> by_unwrapped_name(Names names) {
   std::sort(names.begin(), names.end());
   std::map<std::string, Names> groups;
@@ -47,8 +47,7 @@ void append(Names& list, const Names& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
-// LibTorch's `to(kHalf)` makes a number in half precision of batch-norm's
-// counter, too.
+// LibTorch's `to(kHalf)` also converts batch-norm's counter to half precision.
 bool is_whole_number(const at::Tensor& tensor) {
   if (tensor.numel() != 1 || !tensor.is_floating_point()) {
     return false;
@@ -57,7 +56,7 @@ bool is_whole_number(const at::Tensor& tensor) {
   return std::isfinite(number) && number == std::floor(number);
 }
 
-// What does not fit is said all at once.
+// One error lists everything that does not fit.
 void list_names(
     std::ostream& misfits,
     const char* what,
@@ -136,7 +135,7 @@ Copies plan_copies(
 void make_copies(const Copies& copies) {
   const at::NoGradGuard no_grad;
   for (const auto& [target, saved] : copies) {
-    target.copy_(saved.to(target.scalar_type())); // where it is, not on a GPU
+    target.copy_(saved.to(target.scalar_type())); // not on a GPU
   }
 }
 

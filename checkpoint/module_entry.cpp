@@ -16,7 +16,7 @@ constexpr std::array kUsualNames{
     "module",
     "net"};
 
-// Nested where LibTorch wrote it.
+// LibTorch writes nested dicts.
 bool is_module(const c10::IValue& value) {
   if (!value.isGenericDict()) {
     return false;
@@ -28,7 +28,7 @@ bool is_module(const c10::IValue& value) {
   });
 }
 
-// The names of the entries that can be a module's.
+// The names of entries that can be a module's tensors.
 std::vector<std::string> candidates(const c10::IValue& content) {
   std::vector<std::string> names;
   for (const auto& entry : content.toGenericDict()) {

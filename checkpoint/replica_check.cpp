@@ -14,7 +14,7 @@ namespace {
 
 using Parameters = torch::OrderedDict<std::string, at::Tensor>;
 
-/// That some train, and none with a Reducer.
+/// Whether some parameters are trained, and none with a Reducer.
 bool is_forgotten(const Parameters& parameters) {
   bool trains = false;
   for (const auto& item : parameters) {
@@ -32,7 +32,7 @@ std::string differences(const std::string& text, const ProcessGroup& group) {
   return group_ranks(texts).size() == 1 ? "" : name_by_ranks(texts);
 }
 
-/// Warns of the first that differs.
+/// Warns about the first optimizer that differs.
 void compare(
     const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group) {
@@ -53,7 +53,7 @@ void compare(
   }
 }
 
-/// What they called; empty if it was the same.
+/// A text about the ranks' different calls; empty if they are equal.
 std::string different_calls(
     const std::string& call,
     const ProcessGroup& group) {
@@ -102,7 +102,7 @@ void check_replicas(
     const auto all = unwrapped(*module).named_parameters();
     const bool forgotten = !impl.is_split && is_forgotten(all);
     for (const auto& item : all) {
-      // Or each rank's own, perhaps.
+      // Other parameters may differ on purpose.
       if (forgotten || gradient_listener(item.value())) {
         parameters.append(
             name.empty() ? item.key() : name + "." + item.key(), item.value());

@@ -18,11 +18,11 @@
 namespace ddp {
 namespace {
 
-constexpr size_t kLengthBytes = sizeof(uint64_t); // of the header's length
-constexpr uint64_t kMaxHeaderBytes = 100'000'000; // the format's own limit
+constexpr size_t kLengthBytes = sizeof(uint64_t); // the header's length
+constexpr uint64_t kMaxHeaderBytes = 100'000'000; // the format's limit
 
 // The tensors' positions in the order of their bytes in the file: wide dtypes
-// first, so that each lies aligned for readers that map the file.
+// first, so that all are aligned for readers that map the file.
 std::vector<size_t> data_order(const StateDict& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0);
@@ -86,8 +86,8 @@ at::Tensor read_tensor(
 } // namespace
 
 bool detail::is_safetensors(const ByteSource& file, const std::string& path) {
-  // Where a header begins, a zip file has the number of a method of
-  // compression, which are fewer.
+  // At this offset, a zip file has the number of a compression method, which is
+  // never '{'.
   if (file.size() > kLengthBytes && file.text(kLengthBytes, 1) == "{") {
     return true;
   }

@@ -8,17 +8,17 @@ namespace {
 using c10::IValue;
 using Plateau = torch::optim::ReduceLROnPlateauScheduler;
 
-/// LibTorch keeps the count to itself and to derived classes.
+/// The count is a protected member.
 struct StepCount : torch::optim::LRScheduler {
   static unsigned& of(LRScheduler& scheduler) {
     return scheduler.*(&StepCount::step_count_);
   }
 };
 
-// ReduceLROnPlateauScheduler keeps its state private and has no way to save it.
-// The language checks no access in the arguments of an explicit instantiation
-// ([temp.spec]), so that one may name private members; the friend that it
-// defines hands them out.
+// ReduceLROnPlateauScheduler has private state and no function to save it. C++
+// does not check access in the arguments of an explicit instantiation
+// ([temp.spec]), so these may name private members; the friend function returns
+// them.
 struct Fields {
   float& best;
   int& num_bad_epochs;
@@ -55,7 +55,7 @@ constexpr const char* kNumBadEpochs = "num_bad_epochs";
 constexpr const char* kCooldownCounter = "cooldown_counter";
 constexpr const char* kLastEpoch = "last_epoch";
 
-/// Throws `c10::ValueError` by the part's `name` if the state has none.
+/// Throws `c10::ValueError` with the part's `name` if there is no number.
 c10::Scalar number_in(
     const IValue& state,
     const std::string& name,

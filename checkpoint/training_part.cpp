@@ -23,7 +23,7 @@ std::string pickled(const IValue& value) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// The values of such strings, in a list.
+/// A list of the values that `pickled` converted.
 IValue unpickled(const std::vector<std::string>& all) {
   auto list = new_list();
   for (const auto& bytes : all) {
@@ -43,8 +43,8 @@ void add_bytes(const IValue& state, Checksum& checksum) {
   }
 }
 
-/// For a rank that no generator was saved for: a seed that depends on where
-/// rank 0's generators were.
+/// A seed for a rank without a saved generator, from the state of rank 0's
+/// generators.
 uint64_t derived_seed(const IValue& of_rank_0, const ProcessGroup& group) {
   Checksum checksum;
   add_bytes(of_rank_0, checksum);
@@ -58,8 +58,9 @@ bool all_equal(c10::ArrayRef<IValue> states) {
   });
 }
 
-// A rank on which a part fails may not miss the communication of another part:
-// ranks agree first, and after each part that may communicate.
+// If a part fails on one rank, that rank must still take part in the
+// communication of other parts. Ranks therefore agree first, and after each
+// part that may communicate.
 std::vector<IValue> own_states(
     const std::vector<TrainingPart>& parts,
     const ProcessGroup& group) {
@@ -148,7 +149,7 @@ TrainingPart per_rank_part(
       if (states.size() > 1 && all_equal(states)) {
         return load(states[0]);
       }
-      const bool tells = rank == states.size(); // one for all
+      const bool tells = rank == states.size(); // only one rank warns
       return [name,
               tells,
               saved = states.size(),

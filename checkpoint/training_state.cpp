@@ -194,7 +194,7 @@ void TrainingState::load_file(
   } else {
     detail::on_each_rank(kOperation, group, read_once);
   }
-  // What does not fit on one rank changes nothing on any.
+  // If the state does not fit on one rank, no rank is changed.
   detail::Commits commits;
   const auto step = [&](const std::function<void()>& work) {
     detail::on_each_rank(kOperation, group, [&] {

@@ -22,7 +22,7 @@ double quota_v2(const std::string& folder) {
   return file >> quota >> period ? ratio(quota, period) : kUnbounded;
 }
 
-// A quota of -1 is none.
+// A quota of -1 means no limit.
 double quota_v1(const std::string& folder) {
   std::ifstream quota_file(folder + "/cpu.cfs_quota_us");
   std::ifstream period_file(folder + "/cpu.cfs_period_us");
@@ -32,8 +32,8 @@ double quota_v1(const std::string& folder) {
                                                       : kUnbounded;
 }
 
-// The least quota of a group and all around it. In a container the path may be
-// the host's, and only its last folder, the mount itself, is there.
+// The smallest quota of a group and its ancestors. In a container, the path may
+// be the host's, and then only the mount itself exists.
 double least_quota(
     const std::string& mount,
     std::string group,

@@ -39,7 +39,7 @@ bool in_name(char c) {
       c == '.' || c == '$';
 }
 
-// Every "_Z..." that stands on its own, as its author wrote it.
+// Demangles every word that begins with "_Z".
 std::string demangle_all(const std::string& text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
@@ -68,7 +68,7 @@ void read_details(
     ErrorFile* file) {
   file->stack =
       demangle_all(name_frames(text_of(info, "py_callstack"), program));
-  // A c10::Error's has the message once more, as torchrun wants it.
+  // The stack of a c10::Error begins with the message, as torchrun expects.
   if (file->stack.rfind(file->message, 0) == 0) {
     file->stack.erase(
         0, file->stack.find_first_not_of('\n', file->message.size()));
@@ -90,7 +90,7 @@ void read_details(
 std::optional<ErrorFile> read_error_file(
     const std::string& path,
     const std::string& program) {
-  // The rank may still change the file, or put a pipe in its place.
+  // The rank may still change the file, or replace it by a pipe.
   const FileDescriptor descriptor(
       open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
@@ -129,7 +129,7 @@ bool tells_of_another(const std::string& text) {
         "ncclRemoteError",
         "connectFullMesh failed",
         "Failed to recv, got 0 bytes",
-        "store->get(", // NCCL's id, which a dead rank 0 did not leave
+        "store->get(", // NCCL's id, which a dead rank 0 did not store
         "Socket closed"}) {
     if (text.find(sign) != std::string::npos) {
       return true;

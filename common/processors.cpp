@@ -24,7 +24,7 @@ bool all_digits(const std::string& text) {
 int gpu_devices(const std::string& device_folder) {
   const std::string stem = "nvidia";
   int count = 0;
-  std::error_code none; // a folder that is not there has no devices
+  std::error_code none; // a missing folder has no devices
   for (const auto& entry :
        std::filesystem::directory_iterator(device_folder, none)) {
     const std::string name = entry.path().filename();
@@ -41,7 +41,7 @@ int available_cpus(const std::string& root) {
   const double cpus = sched_getaffinity(0, sizeof set, &set) == 0
       ? CPU_COUNT(&set)
       : std::thread::hardware_concurrency();
-  // Rounded down: a rank more would have all of them wait for their quota.
+  // Rounded down: with one more rank, all ranks would wait for their quota.
   return std::max(1, static_cast<int>(std::min(cpus, cpu_quota(root))));
 }
 

@@ -18,7 +18,7 @@
 namespace ddp {
 namespace {
 
-// A file's bytes; what lies outside of it is empty.
+// A file's bytes. Parts that are not entirely inside the file are empty.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
@@ -73,8 +73,8 @@ struct Function {
   std::string name;
 };
 
-// The functions of an ELF file, by where they lie after its beginning in
-// memory; none where it is no such file or is stripped.
+// The functions of an ELF file, with offsets from its beginning in memory; none
+// if it is not an ELF file or is stripped.
 std::vector<Function> read_functions(const MappedFile& file) {
   std::vector<Function> functions;
   const auto headers = file.array<Elf64_Ehdr>(0, 1);
@@ -112,12 +112,12 @@ std::vector<Function> read_functions(const MappedFile& file) {
   return functions;
 }
 
-// The name of a frame at an offset, as the others' are: "name+0x12".
+// The name of a frame at an offset, such as "name+0x12".
 std::optional<std::string> name_of(
     const std::vector<Function>& functions,
     uint64_t offset,
     bool is_return) {
-  // A call may be its function's last instruction: look before its return.
+  // A call may be its function's last instruction, before the return address.
   const uint64_t inside = offset - (is_return ? 1 : 0);
   for (const Function& each : functions) {
     if (each.start <= inside && inside < each.end) {

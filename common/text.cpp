@@ -9,7 +9,7 @@
 namespace ddp {
 namespace {
 
-// These take what the text begins with, if it does.
+// These functions remove a prefix from the text, if it is present.
 bool skip(std::string_view* text, std::string_view start) {
   const bool found = text->substr(0, start.size()) == start;
   text->remove_prefix(found ? start.size() : 0);

@@ -1,5 +1,5 @@
-// What is off between the nodes of a job: names, ports, versions and clocks;
-// and how fast pairs of nodes reduce. Takes a port for the test, or any.
+// Checks the names, ports, versions and clocks of a job's nodes, and measures
+// how fast pairs of nodes reduce. Uses the port PORT, or any.
 // Run: ddprun --hosts node0,node1 check_nodes [PORT]
 
 #include "report_errors.h"
@@ -46,7 +46,7 @@ Store open_store(const std::string& host, int port, int64_t seconds) {
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-/// What others connect to; changes `port` to the one that it has.
+/// A store to which others connect; changes `port` to its port.
 Store serve_store(int* port) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(*port);
@@ -57,7 +57,7 @@ Store serve_store(int* port) {
   return store;
 }
 
-/// Whether the store of that rank is there.
+/// Whether the store of `rank` is at this address.
 bool leads_to(const std::string& host, int port, const std::string& rank) {
   try {
     const auto store = open_store(host, port, 2);
@@ -67,7 +67,7 @@ bool leads_to(const std::string& host, int port, const std::string& rank) {
   }
 }
 
-/// By which this node reaches the first one.
+/// The address with which this node reaches the first one.
 std::string own_address() {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -104,7 +104,7 @@ double clock_seconds() {
   return std::chrono::duration<double>(now).count();
 }
 
-/// Of two ranks each sends the whole tensor once.
+/// With two ranks, each sends the whole tensor once.
 double gigabits_per_second(const ddp::ProcessGroup& pair) {
   const auto tensor =
       torch::zeros({kFloats}, torch::TensorOptions().device(pair.device()));
@@ -119,7 +119,8 @@ double gigabits_per_second(const ddp::ProcessGroup& pair) {
   return times * kFloats * 32 / (clock_seconds() - begin) / 1e9;
 }
 
-/// Of more than 8 nodes the neighbours; others wait, or they would be slower.
+/// Measures all pairs; of more than 8 nodes, only neighbours. Other nodes wait,
+/// so as not to slow the pair down.
 void measure_pairs(const Texts& hosts) {
   const auto group = ddp::init_process_group();
   for (int64_t i = 0; i < group.size(); ++i) {
@@ -143,10 +144,10 @@ void measure_pairs(const Texts& hosts) {
   }
 }
 
-/// Whether nothing is off. Nodes tell each other of themselves by the store
-/// that ddprun serves; they form a group where all reach each other.
+/// Returns whether there are no problems. Nodes exchange data through ddprun's
+/// store, and form a group only if all reach each other.
 bool check(int port) {
-  FLAGS_caffe2_log_level = 3; // what c10d warns of is told below
+  FLAGS_caffe2_log_level = 3; // reported below instead of by c10d
   const auto store = open_store(
       variable("MASTER_ADDR"), std::stoi(variable("MASTER_PORT")), 300);
   const auto rank = std::stoul(variable("RANK"));
@@ -167,7 +168,7 @@ bool check(int port) {
   const auto addresses = exchange("address", own_address());
   const auto ports = exchange("port", std::to_string(port));
   const auto versions = exchange("versions", own_versions());
-  // All come from there within the time that an answer takes.
+  // All nodes leave the previous exchange within the time of an answer.
   const auto clocks = exchange("clock", std::to_string(clock_seconds()));
   const double offset = std::stod(clocks[rank]) - std::stod(clocks[0]);
   std::string problems;
@@ -195,7 +196,7 @@ bool check(int port) {
       problems.c_str());
   std::fflush(stdout);
   const auto all = exchange("problems", problems);
-  exchange("read", ""); // the store goes with the first one that ends
+  exchange("read", ""); // the store ends with the first rank to end
   const bool is_well = std::all_of(
       all.begin(), all.end(), [](const auto& each) { return each.empty(); });
   if (is_well && size > 1) {

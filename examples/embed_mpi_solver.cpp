@@ -1,5 +1,5 @@
-// An MPI solver that trains a surrogate of itself on its own ranks: MPI is the
-// solver's, and ddp takes the communicator that it is given.
+// An MPI solver that trains a surrogate of itself on its own ranks. The solver
+// initialises MPI, and ddp uses the solver's communicator.
 //   mpirun -n 4 embed_mpi_solver [STEPS]
 
 #include <ddp/ddp.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kCells = 256; // of each rank
 constexpr int kStride = 4; // time steps that the surrogate takes at once
 
-/// A ring of cells in which something spreads and grows: u' = D u'' + u (1 -
+/// A ring of cells in which a quantity spreads and grows: u' = D u'' + u (1 -
 /// u). Each rank has a part of it, with a margin of its neighbours' cells.
 class Ring {
  public:
@@ -29,7 +29,7 @@ class Ring {
     restart();
   }
 
-  /// Some random waves.
+  /// Sets the cells to random waves.
   void restart() {
     std::uniform_real_distribution<float> draw(0, 1);
     const float height = draw(random_);
@@ -46,7 +46,7 @@ class Ring {
     return torch::tensor(cells_);
   }
 
-  /// `kStride` time steps; the margins are of no use after it.
+  /// Does `kStride` time steps, after which the margins are invalid.
   void advance() {
     for (int step = 1; step <= kStride; ++step) {
       const auto old = cells_;
@@ -58,7 +58,8 @@ class Ring {
   }
 
  private:
-  /// Sends the cells from `first` on to a neighbour, and receives the other's.
+  /// Sends the cells from `first` on to a neighbour, and receives the other
+  /// neighbour's.
   void exchange(int to, int first, int from, int margin) {
     MPI_Sendrecv(
         &cells_[first],
@@ -81,7 +82,7 @@ class Ring {
   std::vector<float> cells_;
 };
 
-/// A cell's next value from its neighbourhood, as a change of it.
+/// Predicts a cell's next value from its neighbourhood, as a change.
 struct Surrogate : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
 
@@ -132,5 +133,5 @@ void train(int steps) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   train(argc > 1 ? std::atoi(argv[1]) : 500);
-  MPI_Finalize(); // the solver's own, after ddp's last use
+  MPI_Finalize(); // by the solver, after ddp's last use
 }

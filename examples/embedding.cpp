@@ -1,5 +1,5 @@
-// An embedding that all ranks share, trained with dense or sparse gradients:
-// how it is kept equal. Run: ddprun --nproc-per-node 3 embedding --sparse
+// An embedding that all ranks share and keep equal, trained with dense or
+// sparse gradients. Run: ddprun --nproc-per-node 3 embedding --sparse
 
 #include "report_errors.h"
 
@@ -65,8 +65,8 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Sentences that all ranks draw alike. Disjoint, each has words that no other
-/// has: then no two ranks see the same word.
+/// Sentences, the same on all ranks. If disjoint, each has words that no other
+/// has, so no two ranks see the same word.
 torch::Tensor draw_sentences(const Arguments& arguments) {
   const auto count = arguments.batch_size;
   if (!arguments.disjoint) {
@@ -86,7 +86,7 @@ void report_loss(
   ddp::print(group, "step ", step, ": loss ", mean.item<double>());
 }
 
-/// `touched` says which rows of the embedding this rank has asked for.
+/// `touched` marks the rows of the embedding that this rank has used.
 void report_embedding(
     Net& net,
     const torch::Tensor& touched,
@@ -128,7 +128,8 @@ void train(const Arguments& arguments) {
   const auto meanings =
       torch::randn({kWords, kFeatures}).tanh().to(group.device());
   ddp::Reducer reducer(net, group);
-  // Of the batch's mean, a word's row has what its own few places add.
+  // Only the few places of a word in the batch add to the gradient of its row,
+  // which is a mean over the batch.
   torch::optim::SGD embedding_optimizer(
       net->embedding->parameters(),
       4 * static_cast<double>(arguments.batch_size));
@@ -140,7 +141,7 @@ void train(const Arguments& arguments) {
     auto words = sentences.tensor_split(group.size())[group.rank()];
     touched.index_fill_(0, words.flatten(), true);
     words = words.to(group.device());
-    // The mean over ranks is the batch's mean, however uneven the shares.
+    // Thus the mean over ranks is the batch's mean, even if shares are uneven.
     const auto share = static_cast<double>(words.numel() * group.size()) /
         static_cast<double>(sentences.numel());
     const auto loss =

@@ -65,8 +65,8 @@ double evaluate(Net& net, const FashionMnist& test, ddp::ProcessGroup& group) {
   return correct.item<double>() / static_cast<double>(total);
 }
 
-/// One pass over this rank's share of `total` images. Says at each tenth of the
-/// way how far it is.
+/// One pass over this rank's share of `total` images. Prints the progress at
+/// each tenth.
 template <typename Loader>
 void train_epoch(
     Net& net,
@@ -119,8 +119,8 @@ void train(const Arguments& arguments) {
     sampler.set_epoch(epoch);
     ddp::print(group, "epoch ", epoch + 1);
     train_epoch(*net, *loader, optimizer, group, total);
-    // Each rank's batch-norm has statistics of its own: all continue with rank
-    // 0's, which are what is tested and saved.
+    // Each rank has different batch-norm statistics: all continue with rank
+    // 0's, which are tested and saved.
     ddp::broadcast_buffers(*net, group);
     ddp::save_checkpoint(arguments.checkpoint, *net, group);
     const double accuracy = evaluate(*net, test_set, group);

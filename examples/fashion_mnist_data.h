@@ -5,14 +5,14 @@
 
 #include <string>
 
-/// Fashion-MNIST as its four files hold it (idx format, packed by gzip), in
-/// memory: 60,000 images to train with or 10,000 to test with.
+/// Fashion-MNIST from its four files (idx format, packed by gzip), in memory:
+/// 60,000 training images or 10,000 test images.
 /// Source: https://github.com/zalandoresearch/fashion-mnist
 class FashionMnist : public torch::data::datasets::Dataset<FashionMnist> {
  public:
   enum class Part { kTrain, kTest };
 
-  /// Throws `c10::Error` naming the file that is missing or not as expected.
+  /// Throws `c10::Error` with the name of a file that is missing or invalid.
   FashionMnist(const std::string& folder, Part part);
 
   /// An image, float [1, 28, 28] of mean 0 and deviation 1 over the training

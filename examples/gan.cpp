@@ -35,7 +35,7 @@ torch::Tensor draw_points(int64_t count) {
       torch::randn({count, 2}) * 0.05;
 }
 
-/// This rank's share of a batch that all ranks draw alike.
+/// This rank's share of a batch that is the same on all ranks.
 torch::Tensor share_of(const torch::Tensor& batch, ddp::ProcessGroup& group) {
   return batch.tensor_split(group.size())[group.rank()].to(group.device());
 }
@@ -102,8 +102,8 @@ void train(const Arguments& arguments) {
     discriminator_loss.backward();
     discriminator_optimizer.step();
 
-    // The generator learns through the discriminator, whose gradients nobody
-    // wants here: frozen, it has none, and none are sent.
+    // The generator learns through the discriminator, whose gradients are not
+    // needed here: frozen, it has none, and none are sent.
     set_trainable(discriminator, false);
     generator_optimizer.zero_grad();
     generator_loss = loss_of(discriminator->forward(fake), 1);

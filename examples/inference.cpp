@@ -1,5 +1,5 @@
-// A batch that one process has, forwarded by all of them: a toy first, then how
-// much faster it is. Run: ddprun --nproc-per-node 2 inference
+// Forwards a batch of one process on all processes: first a toy net, then a
+// measurement of the speed. Run: ddprun --nproc-per-node 2 inference
 
 #include "report_errors.h"
 
@@ -24,7 +24,7 @@ struct Arguments {
   torch::Device input_device = torch::kCPU;
 };
 
-/// Two layers that say what they see.
+/// Two layers that print the sizes of their input and output.
 struct ToyNet : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr};
   ddp::ProcessGroup group;
@@ -75,7 +75,7 @@ void forward_three(
   }
 }
 
-/// Samples per second of what returns an output.
+/// The samples per second of `forward`.
 double measure(
     const Arguments& arguments,
     const std::function<torch::Tensor()>& forward) {
@@ -109,7 +109,7 @@ void compare(
     alone = measure(
         arguments, [&] { return net->forward(input.to(group.device())); });
   }
-  group.barrier(); // the others have left the machine to rank 0
+  group.barrier(); // until here, only rank 0 computes
   const auto together = measure(arguments, [&] {
     return ddp::parallel_forward(net, input, group, options);
   });

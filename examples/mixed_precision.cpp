@@ -1,6 +1,6 @@
 // Training in half precision: autocast, a scaled loss, clipped gradients, and
-// batch-norm over the batches of all ranks. Lines with (+) are what a loop in
-// single precision has not. Run: ddprun --nproc-per-node 2 mixed_precision
+// batch-norm over the batches of all ranks. A loop in single precision lacks
+// the lines with (+). Run: ddprun --nproc-per-node 2 mixed_precision
 
 #include "report_errors.h"
 
@@ -18,7 +18,7 @@ struct Arguments {
   std::string dtype;
 };
 
-/// Points, and which of 8 directions each is nearest to.
+/// Points, and the nearest of 8 directions for each.
 torch::data::Example<> make_batch(const ddp::ProcessGroup& group) {
   static const auto directions = torch::randn({32, 8});
   const auto points = torch::randn({64, 32});
@@ -46,7 +46,7 @@ void train(const Arguments& arguments) {
   ddp::GradScaler scaler(ddp::GradScalerOptions().enabled(half)); // (+)
 
   make_batch(group); // the same directions on all ranks
-  ddp::seed_rank_streams(1, 0, group); // and points of each rank's own
+  ddp::seed_rank_streams(1, 0, group); // but different points
   double first = 0;
   double last = 0;
   int64_t skipped = 0;
@@ -65,7 +65,7 @@ void train(const Arguments& arguments) {
       loss = loss * INFINITY;
     }
     scaler.scale(loss).backward(); // (+) instead of loss.backward()
-    scaler.unscale_(optimizer); // (+) before gradients are looked at
+    scaler.unscale_(optimizer); // (+) before gradients are used
     reducer.clip_grad_norm(1.0);
     skipped += scaler.step(optimizer) ? 0 : 1; // (+) instead of its step()
     scaler.update(); // (+)

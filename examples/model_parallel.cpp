@@ -1,5 +1,5 @@
-// A net in two parts, each on a device of its own, trained by several such
-// processes. Run: ddprun --nproc-per-node 2 model_parallel net.safetensors
+// A net in two parts, each on a separate device, trained by several processes.
+// Run: ddprun --nproc-per-node 2 model_parallel net.safetensors
 
 #include "report_errors.h"
 
@@ -25,7 +25,7 @@ struct DevicePair {
   torch::Device second{torch::kCPU};
 };
 
-/// The number that a launcher has put into one of some variables.
+/// The value of the first of these variables that a launcher has set.
 int64_t launcher_number(
     std::initializer_list<const char*> names,
     int64_t none) {
@@ -37,8 +37,8 @@ int64_t launcher_number(
   return none;
 }
 
-/// GPUs 2r and 2r + 1 for the r-th process of a host that has so many, else
-/// twice the CPU. Known before the group is formed, which then takes no other.
+/// GPUs 2r and 2r + 1 for the r-th process of a host with enough GPUs, else the
+/// CPU twice. Chosen before the group is formed, which then uses these devices.
 DevicePair choose_devices(const std::string& wanted) {
   const auto rank = launcher_number(
       {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0);
@@ -115,7 +115,7 @@ void train(const Arguments& arguments) {
     const auto batch = torch::randn({arguments.batch_size, arguments.width});
     const auto share = batch.tensor_split(group.size())[group.rank()];
     optimizer.zero_grad();
-    // The loss is where the output is: the first device has enough to hold.
+    // The loss is on the output's device: the first device has enough data.
     loss = torch::mse_loss(
         model->forward(share), share.roll(1, 1).sin().to(devices.second));
     loss.backward();

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <exception>
 
-/// Calls `function` and says in one line what it throws; main()'s exit code.
+/// Calls `function`, and prints its error in one line. Returns the exit code.
 template <typename Function>
 int report_errors(Function&& function) {
   try {

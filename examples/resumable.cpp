@@ -17,7 +17,7 @@ struct Arguments {
   int64_t save_every = 20;
 };
 
-/// Points in the plane and on which side of a curve they are.
+/// Points in the plane, and on which side of a curve they are.
 torch::data::datasets::TensorDataset make_points() {
   const auto points = torch::rand({4000, 2}) * 2 - 1;
   const auto above = points.select(1, 1) > (points.select(1, 0) * 3).sin();
@@ -41,7 +41,7 @@ void train(const Arguments& arguments) {
       points.map(torch::data::transforms::Stack<torch::data::TensorExample>()),
       ddp::DistributedSampler(*points.size(), group),
       ddp::DataLoaderOptions(16));
-  ddp::seed_rank_streams(7, 0, group); // each rank's dropout is its own
+  ddp::seed_rank_streams(7, 0, group); // dropout differs between ranks
 
   int64_t step = 0;
   ddp::TrainingState run;

@@ -1,4 +1,4 @@
-// Trains on files that need not fit into memory: each rank maps its own alone.
+// Trains on files that need not fit into memory: each rank maps only its own.
 // Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
 
 #include "sharded_files.h"

@@ -15,14 +15,14 @@
 #include <string>
 #include <vector>
 
-/// Records in files `*.shard` that need not fit into memory: each record is its
-/// features and its label, as floats. LibTorch maps a file, so that the system
-/// reads the pages that are used, and drops them where memory is short.
+/// Records in files `*.shard` that need not fit into memory: each record has
+/// its features and its label, as floats. LibTorch maps a file, so the system
+/// reads the pages that are used, and drops them if memory is short.
 class MappedShards : public torch::data::datasets::
                          BatchDataset<MappedShards, torch::data::Example<>> {
  public:
-  /// The files in `folder`, ordered by name, none of which is read. Throws
-  /// `c10::Error` that names the file that has no whole number of records.
+  /// Lists the files in `folder`, ordered by name, without reading them. Throws
+  /// `c10::Error` with the name of a file without a whole number of records.
   MappedShards(const std::string& folder, int64_t features)
       : floats_(features + 1) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -95,11 +95,11 @@ class MappedShards : public torch::data::datasets::
   std::vector<torch::Tensor> maps_; // of this copy: each worker has one
 };
 
-/// A random order of records in many files that lets a rank stay in few of
-/// them: the files in an order drawn anew for each epoch, and the records of
-/// each file in a random order. Of this sequence each rank takes one piece, of
-/// equal length on all; only the files at its ends are another rank's too. Up
-/// to as many records as ranks, less one, are left out of an epoch.
+/// A random order of records in many files, with which each rank reads few
+/// files. In each epoch, the files and the records of each file are in a new
+/// random order. Each rank takes one piece of this sequence, of equal length on
+/// all ranks, and shares only the files at its ends with other ranks. An epoch
+/// omits fewer records than there are ranks.
 class ShardSampler : public ddp::ShardedSampler {
  public:
   /// The piece of this rank of `group`. `shard_sizes`: the number of records in
@@ -141,7 +141,8 @@ class ShardSampler : public ddp::ShardedSampler {
     for (int64_t i = 0; i < count; ++i) {
       all.push_back(orders[files[i].item<int64_t>()]);
     }
-    // Rank r draws every n-th from the r-th on: those are the r-th piece.
+    // Rank r draws every n-th record from the r-th on: these are the r-th
+    // piece.
     return torch::cat(all)
         .narrow(0, 0, static_cast<int64_t>(length))
         .view({ranks_, -1})
@@ -153,7 +154,7 @@ class ShardSampler : public ddp::ShardedSampler {
   torch::OrderedDict<std::string, int64_t> identity() const override {
     torch::OrderedDict<std::string, int64_t> result;
     result.insert("seed", static_cast<int64_t>(seed_));
-    result.insert("ranks", ranks_); // which the order depends on
+    result.insert("ranks", ranks_); // the order depends on this
     return result;
   }
 

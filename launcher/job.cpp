@@ -61,7 +61,7 @@ void choose_threads(Job* job) {
   }
 }
 
-// Errors, and logs where there are any, go into a folder of this run's own.
+// Errors, and logs if there are any, go into a separate folder for this run.
 void make_folder(Job* job) {
   OutputOptions& output = job->options.output;
   const bool is_chosen = !output.log_dir.empty();

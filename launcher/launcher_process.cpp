@@ -18,7 +18,7 @@
 namespace ddp {
 namespace {
 
-// Passes signals on until the agent ends; its wait status.
+// Forwards signals until the agent ends; returns its wait status.
 int wait_for_agent(pid_t agent, LauncherLink launcher) {
   const FileDescriptor signals = open_signal_descriptor();
   for (;;) {
@@ -44,7 +44,7 @@ int wait_for_agent(pid_t agent, LauncherLink launcher) {
   }
 }
 
-// An agent that died leaves a helper, which tells the other nodes and ends.
+// The helper of a dead agent notifies the other nodes and ends.
 void await_last_words(const std::vector<pid_t>& not_ours) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
@@ -60,8 +60,7 @@ void await_last_words(const std::vector<pid_t>& not_ours) {
 
 int run_launcher_process(Job& job) {
   take_signals();
-  // A shell that turned into ddprun (exec) leaves it children that are not
-  // ours.
+  // A shell that became ddprun (exec) leaves children that are not ddprun's.
   const std::vector<pid_t> not_ours = child_processes();
   become_subreaper();
   Pipe lifeline = make_pipe();
@@ -76,7 +75,7 @@ int run_launcher_process(Job& job) {
   if (job.options.nodes.several()) {
     await_last_words(not_ours);
   }
-  end_descendants(not_ours); // where the agent could not
+  end_descendants(not_ours); // if the agent could not
   remove_private_folder(job.private_folder);
   if (!WIFSIGNALED(status)) {
     return exit_code_of(status);

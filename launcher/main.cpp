@@ -13,7 +13,8 @@
 
 namespace {
 
-// A descriptor we open must not land on 0, 1 or 2 and be taken for one of them.
+// A descriptor that is opened later must not get the number of a standard
+// stream.
 void fill_standard_descriptors() {
   int fd = -1;
   do {
@@ -30,8 +31,8 @@ int print(const std::string& text) {
   return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
-// A job that could not be started has a report, too. Where it needs this node,
-// the others would wait for it.
+// A job that cannot start also has a report. If the job needs this node, the
+// other nodes must be notified, since they would wait for it.
 ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
   try {
     return ddp::make_job(options);
@@ -48,7 +49,7 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
     report.exit_code = error.exit_code();
     report.detail = error.what();
     if (!options.dry_run) {
-      ddp::write_report(report); // the error is said in any case
+      ddp::write_report(report); // the error is printed in any case
     }
     throw;
   }

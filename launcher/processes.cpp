@@ -25,8 +25,8 @@ sigset_t handled_signals() {
        {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGCHLD}) {
     sigaddset(&set, signal);
   }
-  // A blocked signal is queued even where it is ignored, so taking these would
-  // undo nohup, and stop what a shell without job control started.
+  // A blocked signal is queued even if it is ignored, so taking these would
+  // undo nohup, and stop programs that a shell without job control started.
   for (int signal : {SIGHUP, SIGTSTP}) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
@@ -40,7 +40,7 @@ sigset_t handled_signals() {
 void take_signals() {
   const sigset_t set = handled_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  // An ignored SIGCHLD, inherited, would make the kernel reap our children.
+  // If an ignored SIGCHLD were inherited, the kernel would reap the children.
   std::signal(SIGCHLD, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
 }

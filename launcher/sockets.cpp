@@ -19,7 +19,7 @@ using detail::look_up;
 
 constexpr int kConnectMilliseconds = 2000;
 
-// Of a socket or its peer.
+// The address of a socket or its peer.
 SocketAddress numeric_address(
     int socket,
     int (*address_of)(int, sockaddr*, socklen_t*)) {
@@ -37,12 +37,12 @@ SocketAddress numeric_address(
   return {host, std::atoi(port)};
 }
 
-// Sets errno where there is none.
+// Sets errno if there is none.
 std::optional<Listener> try_listener(const addrinfo& address) {
   FileDescriptor listener(
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int fd = listener.get();
-  const int yes = 1; // a connection in TIME_WAIT shall not hold the port
+  const int yes = 1; // a connection in TIME_WAIT must not hold the port
   const bool listens = listener &&
       setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
       bind(fd, address.ai_addr, address.ai_addrlen) == 0 &&
@@ -73,7 +73,7 @@ FileDescriptor try_connect(const addrinfo& address) {
   return connection;
 }
 
-// Sets errno where there is none.
+// Sets errno if there is none.
 std::optional<Route> try_route(const addrinfo& address) {
   const auto connection = try_connect(address);
   if (!connection) {
@@ -82,11 +82,11 @@ std::optional<Route> try_route(const addrinfo& address) {
   const SocketAddress local = local_address(connection.get());
   const SocketAddress remote = numeric_address(connection.get(), getpeername);
   errno = ECONNREFUSED;
-  if (remote.host.empty()) { // gone again
+  if (remote.host.empty()) { // closed again
     return std::nullopt;
   }
-  // Where nobody listens TCP lets a socket connect to itself, if the port was
-  // chosen for it. Closed as usual, it would hold the port for a minute.
+  // If no process listens, TCP lets a socket connect to itself if it happened
+  // to get this port. A normal close would hold the port for a minute.
   if (local.host == remote.host && local.port == remote.port) {
     const linger reset{1, 0};
     setsockopt(connection.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -95,7 +95,7 @@ std::optional<Route> try_route(const addrinfo& address) {
   return Route{local.host, remote.host};
 }
 
-// What the first address gives for which `attempt` gives something.
+// The result of `attempt` for the first address for which it returns one.
 template <typename Result>
 std::optional<Result> first_of(
     const AddressList& list,
@@ -150,7 +150,7 @@ Listener listen_on(const std::string& host, int port) {
 std::optional<Listener> try_listen_on(const std::string& address, int port) {
   int error = 0;
   const AddressList list = look_up(address, port, AI_NUMERICHOST, &error);
-  errno = EADDRNOTAVAIL; // where the list is empty
+  errno = EADDRNOTAVAIL; // if the list is empty
   return first_of(list, try_listener);
 }
 

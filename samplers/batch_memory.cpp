@@ -15,7 +15,7 @@ struct DDP_LOCAL BatchMemory::Blocks {
     size_t bytes;
   };
 
-  /// Those of other sizes are what an earlier, larger batch used.
+  /// Free blocks of other sizes are from batches of another size.
   Block take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = std::find_if(

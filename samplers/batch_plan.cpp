@@ -23,7 +23,7 @@ void check_positive(
       most);
 }
 
-/// `total` divided by `part`, which has to go into it.
+/// `total` divided by `part`; throws if there is a remainder.
 int64_t quotient(
     int64_t total,
     int64_t part,

@@ -10,8 +10,8 @@
 namespace ddp::detail {
 namespace {
 
-/// All that are sent to the process, which its own threads get; those of a
-/// thread's own faults are not among them.
+/// Signals to the process, which the program's threads must get, but not the
+/// signals that faults of a thread cause.
 sigset_t sent_signals() {
   sigset_t sent;
   sigfillset(&sent);
@@ -27,7 +27,7 @@ sigset_t sent_signals() {
 BatchWorkers::BatchWorkers(
     size_t workers,
     const std::function<void(size_t)>& init) {
-  // What a worker sets for itself is also the default for threads to come.
+  // A worker's number of threads also becomes the default for later threads.
   const auto threads = at::get_num_threads();
   try {
     start(workers, init);
@@ -123,7 +123,7 @@ void BatchWorkers::clear() {
   jobs_.clear();
 }
 
-/// With the lock held.
+/// Call this with the lock held.
 std::optional<BatchWorkers::Part> BatchWorkers::next_part() {
   for (const auto& job : jobs_) {
     if (job->given_out_ < job->samples_) {
@@ -156,8 +156,9 @@ void BatchWorkers::load(const Part& part, size_t worker) {
 void BatchWorkers::work(
     size_t worker,
     const std::function<void(size_t)>& init) {
-  // The workers are what runs in parallel. LibTorch puts its default, which
-  // the constructor restores, into each thread that asks for the first time.
+  // One thread each, since the workers run in parallel. The first query in a
+  // thread copies LibTorch's default to the thread, and the constructor
+  // restores this default.
   at::set_num_threads(1);
   at::get_num_threads();
   std::exception_ptr error;

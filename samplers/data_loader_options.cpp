@@ -14,7 +14,7 @@ DataLoaderOptions checked(DataLoaderOptions options) {
         "data loader: {} is {}{}{}",
         name,
         static_cast<int64_t>(value),
-        // which may have been negative
+        // the argument may have been negative
         ", more than ",
         most);
   };

@@ -18,7 +18,7 @@ void DeviceCopies::start_one(at::Tensor& tensor) const {
   if (!tensor.defined() || tensor.device() == device_) {
     return;
   }
-  // From memory that is not pinned, a copy keeps the host waiting.
+  // The host would wait for a copy from memory that is not pinned.
   if (device_.is_cuda() && tensor.is_cpu() && !tensor.is_pinned()) {
     tensor = tensor.pin_memory();
   }

@@ -21,7 +21,7 @@ at::Tensor checked(
       "DistributedWeightedSampler: weights must be floating point, of one "
       "dimension and 1 to {} elements",
       kMaxWeights);
-  // Python draws from these; of floats it would be others.
+  // Python draws from doubles; floats would give other samples.
   const auto own = weights.detach().to(
       at::TensorOptions(at::kCPU).dtype(at::kDouble),
       /*non_blocking=*/false,

@@ -32,13 +32,13 @@ int64_t value_of(const State& state, const std::string& name) {
 
 struct DDP_LOCAL ShardedSampler::Progress {
   int64_t epoch = 0;
-  // How much of its sequence was done before the last load.
+  // The number of samples in the sequence that were done before the last load.
   size_t start = 0;
-  // How many of this rank's samples after that `load` passes over.
+  // The number of this rank's samples after `start` that `load` skips.
   size_t position = 0;
   // Whether a pass over this rank's samples after `start` has begun.
   bool begun = false;
-  // Of those: how many were given out, and how many the loop is done with.
+  // The numbers of these samples that were drawn, and that the loop has done.
   size_t drawn = 0;
   size_t done = 0;
 };
@@ -46,9 +46,9 @@ struct DDP_LOCAL ShardedSampler::Progress {
 struct DDP_LOCAL ShardedSampler::Shared {
   std::mutex mutex;
   Progress progress;
-  // How many loops began, in whichever copy.
+  // The number of loops that began, over all copies.
   uint64_t loops = 0;
-  // Whether the program ever said how far it is.
+  // Whether the program has ever called `advance`.
   bool advances = false;
 };
 
@@ -119,7 +119,7 @@ size_t ShardedSampler::size() const {
   return share_after(shared_->progress.start);
 }
 
-/// How much this rank draws of what follows `start` in the sequence.
+/// The number of samples after `start` that this rank draws.
 size_t ShardedSampler::share_after(size_t start) const {
   const auto rest = length_ - std::min(start, length_);
   const auto each = rest / num_replicas_;
@@ -134,9 +134,9 @@ size_t ShardedSampler::share_after(size_t start) const {
   }
 }
 
-/// Where sample `position` of this rank's stands in the sequence.
+/// The place in the sequence of this rank's sample `position`.
 size_t ShardedSampler::place(size_t position) const {
-  // Beyond the end is the padding: the sequence repeated.
+  // The padding beyond the end repeats the sequence.
   return (order_.start + rank_ + position * num_replicas_) % length_;
 }
 
@@ -157,7 +157,7 @@ void ShardedSampler::reset(std::optional<size_t> new_size) {
   length_ = new_size.value_or(length_);
   const std::lock_guard lock(shared_->mutex);
   auto& progress = shared_->progress;
-  // What was gone on with lasts until the loop has seen the end of it.
+  // A resumed epoch lasts until the loop has seen its end.
   const auto seen = shared_->advances ? progress.done : progress.drawn;
   if (progress.begun && seen == share_after(progress.start)) {
     progress.start = 0;

@@ -87,7 +87,7 @@ FOLDER_TEST("AtomicFile says what is wrong with a path") {
   CHECK_THROWS_WITH(AtomicFile("/dev/null"), Has("not a regular file"));
   write_text(folder / "file", "");
   CHECK_THROWS_WITH(AtomicFile(folder / "file/a.bin"), Has("Not a directory"));
-  // Nobody may create files there, not even root.
+  // No user, not even root, may create files there.
   CHECK_THROWS_AS(AtomicFile("/proc/self/a.bin"), c10::Error);
   if (::geteuid() != 0) {
     REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
@@ -113,8 +113,8 @@ FOLDER_TEST("AtomicFile keeps the old file when space ends") {
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
 
-// Without /proc a nameless file cannot be given a name, so a child that sees
-// only the test's folder has to go the way of file systems without O_TMPFILE.
+// Without /proc, an unnamed file cannot be given a name, so a child that sees
+// only the test's folder writes as on a file system without O_TMPFILE.
 FOLDER_TEST("AtomicFile works without O_TMPFILE") {
   write_text(folder / "a.bin", "old");
   constexpr int kSkipped = 77;

@@ -16,7 +16,7 @@ RANKS_TEST("a module that is converted after attachment is noticed") {
   auto net = std::make_shared<UnevenNet>();
   Reducer reducer(net, group);
   backward(*net, group);
-  group.barrier(); // who is late would hear of the others' errors
+  group.barrier(); // late ranks would get the others' errors
   if (group.rank() == 0) { // or keep the gradient, which stays float
     reset_gradients(*net);
   }
@@ -109,7 +109,7 @@ RANKS_TEST("parameters and buffers may be ignored") {
       group,
       ReducerOptions()
           .parameters_to_ignore({"own", "mine", "left.bias"})
-          .unmanaged_leaves(Severity::kError)); // they are none
+          .unmanaged_leaves(Severity::kError)); // these are not unmanaged
   auto parameters = net->named_parameters();
   auto buffers = net->named_buffers();
   REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());

@@ -15,7 +15,7 @@ at::Tensor doubles(int64_t count) {
   return torch::empty({count}, torch::kDouble);
 }
 
-/// In registration order, buckets sorted by their first index.
+/// Assigns in registration order; sorts buckets by their first index.
 Buckets assign(
     const std::vector<at::Tensor>& tensors,
     const std::vector<int64_t>& limits) {
@@ -33,8 +33,8 @@ TEST_CASE("the given order is kept") {
 }
 
 TEST_CASE("the assignment equals c10d's on random models") {
-  // c10d's function is the oracle; its own order for what is left over is that
-  // of a hash table, so leftovers are compared as sets.
+  // c10d's function is the oracle. It orders incomplete buckets by a hash
+  // table, so these are compared as sets.
   const std::vector<std::vector<int64_t>> all_limits{
       {400}, {40, 80}, {200, 400}, {100, 700}};
   std::mt19937 random(1);
@@ -45,7 +45,7 @@ TEST_CASE("the assignment equals c10d's on random models") {
       const auto count = static_cast<int64_t>(random() % 200);
       tensors.push_back(random() % 3 ? floats(count) : doubles(count));
     }
-    // Of sizes that come to a limit to the byte, too.
+    // Also sizes that reach a limit exactly.
     tensors.insert(tensors.end(), {floats(10), floats(100), doubles(25)});
     auto expected = std::get<0>(c10d::compute_bucket_assignment_by_size(
         tensors, std::vector<size_t>(limits.begin(), limits.end())));

@@ -49,7 +49,7 @@ FOLDER_TEST("inspect reads no tensor") {
   flip_bit_of(path, std::string(64, 7));
   output_of(0, {"inspect", path});
   output_of(1, {"verify", path});
-  // Of far more bytes than there is memory.
+  // A file with far more bytes than memory.
   const auto large = folder / "large.safetensors";
   write_text(
       large,
@@ -188,7 +188,7 @@ TEST_CASE("help has an example") {
 
 FOLDER_TEST("output that cannot be written") {
   auto many = detail::new_dict();
-  for (int i = 0; i < 5000; ++i) { // more than a pipe takes
+  for (int i = 0; i < 5000; ++i) { // more than a pipe holds
     many.insert("a.rather.long.name." + std::to_string(i), torch::zeros({1}));
   }
   write_checkpoint_file(folder / "a.pt", many);

@@ -1,4 +1,4 @@
-// What ddp-checkpoint makes of files.
+// Conversions by ddp-checkpoint.
 #include <tests/support/checkpoint_command.h>
 #include <tests/support/launched.h>
 
@@ -123,8 +123,8 @@ FOLDER_TEST("an entry of a training is converted") {
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
       Has("the extension selects the format"));
-  // What a safetensors file says of itself goes along, and a file may be
-  // written over itself.
+  // The metadata of a safetensors file is kept, and a file may be converted in
+  // place.
   StateDict tensors;
   tensors.insert("w", w);
   write_safetensors(out, tensors, {{"author", "A"}});

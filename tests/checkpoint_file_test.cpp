@@ -68,7 +68,7 @@ FOLDER_TEST("a tree of values is the same in each format") {
       const auto read = read_checkpoint_file(path, LoadOptions().mmap(map));
       CHECK(text_of(read) == text_of(small_value()));
     }
-    // The content tells the format, whatever the name.
+    // The content determines the format, whatever the name.
     std::filesystem::create_symlink(path, folder / ("latest" + format + "x"));
     const auto linked =
         read_checkpoint_file(folder / ("latest" + format + "x"));
@@ -117,7 +117,7 @@ FOLDER_TEST("a mapped file is not written to") {
     tensor.add_(1);
     CHECK(tensor.sum().item<float>() == 2000);
     CHECK(read_text(path) == before);
-    // Another file takes its place.
+    // Another file replaces it.
     write_checkpoint_file(path, dict({{"w", torch::zeros({5})}}));
     CHECK(tensor.sum().item<float>() == 2000);
   }

@@ -1,4 +1,4 @@
-// Which folders a CheckpointManager writes to.
+// The folders to which a CheckpointManager writes.
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
 
@@ -49,7 +49,7 @@ FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
   });
   CHECK_FALSE(std::filesystem::exists(folder / "step-20.pt"));
   in_epoch("job:3", [&] { cut_off->save(21); }); // it is in the group again
-  // Another job takes over what one has left, and not the other way round.
+  // A later job takes over the folder of an earlier one, but not vice versa.
   cut_off.reset();
   Run next(folder.path());
   in_epoch("next:1", [&] { CHECK(next.checkpoints.load()->step == 21); });
@@ -95,7 +95,7 @@ FOLDER_TEST("one process at a time writes to a folder") {
     run.save(5);
     CHECK_THROWS_WITH(run.save(4), Has("step 4 follows step 5"));
     Run other(folder.path());
-    CHECK(other.checkpoints.load()->step == 5); // to read is no harm
+    CHECK(other.checkpoints.load()->step == 5); // reading does no harm
     CHECK_THROWS_WITH(other.save(6), Has("another process writes"));
     run.save(6);
   }

@@ -17,7 +17,7 @@ void flip_last_bit(const std::string& path) {
   write_text(path, text);
 }
 
-/// The files whose cached pages were dropped since it was emptied.
+/// The files whose cached pages were dropped since the set was cleared.
 Names& dropped() {
   static Names names;
   return names;
@@ -54,7 +54,7 @@ class Opens {
   int descriptor_;
 };
 
-// Ahead of the C library's.
+// Replaces the C library's function.
 extern "C" int posix_fadvise(
     int descriptor,
     off_t offset,
@@ -182,7 +182,7 @@ FOLDER_TEST("the best checkpoints stay") {
     lower.save(1, -1e-7);
     lower.save(2, 3);
   }
-  // Another run of the program knows the metrics too.
+  // Another run of the program also knows the metrics.
   Run resumed(folder / "low", keeping(1, 1).higher_is_better(false));
   CHECK(resumed.checkpoints.load()->step == 2);
   resumed.save(3, 0);
@@ -212,11 +212,11 @@ FOLDER_TEST("a damaged checkpoint is passed over and said so") {
   REQUIRE(found->skipped.size() == 1);
   CHECK_THAT(found->skipped[0], Has("step-3.pt", "corrupt"));
 
-  // It counts for nothing: two good ones are left.
+  // The damaged file does not count: two good ones are left.
   resumed.save(4);
   CHECK(
       folder.names() == Names{"latest", "step-2.pt", "step-3.pt", "step-4.pt"});
-  // The step again, and the file is a good one.
+  // The damaged step is saved again, as a good file.
   Run again(folder.path(), keeping(2));
   CHECK(again.checkpoints.load()->step == 4);
 
@@ -252,7 +252,7 @@ FOLDER_TEST("a new checkpoint is read back from the disk") {
 }
 
 RANKS_TEST("loading reads the newest checkpoint once") {
-  // A disk for each rank, as where ranks are on hosts of their own.
+  // A disk for each rank, as if each rank were on a separate host.
   const auto disk = [&](int rank) {
     return folder + "disk" + std::to_string(rank);
   };
@@ -287,9 +287,9 @@ FOLDER_TEST("what is saved in the background is what was there") {
           1 << 20);
       for (int64_t step = 1; step <= 8; ++step) {
         run.save(step);
-        run.values.fill_(-1); // at once
+        run.values.fill_(-1); // immediately
       }
-    } // which waits
+    } // the destructor waits
     for (const auto& entry : detail::CheckpointFolder(path).entries()) {
       Run resumed(path, {}, {}, 1 << 20);
       CHECK(resumed.state.load(entry.path));
@@ -305,7 +305,7 @@ RANKS_TEST("a save that fails is heard of on every rank") {
     Run run(own, keeping(2).asynchronous(asynchronous), group);
     run.save(1);
     run.checkpoints.wait();
-    // A own is in the file's place.
+    // A folder is in the file's place.
     if (group.rank() == 0) {
       std::filesystem::create_directory(own + "/step-2.pt");
     }
@@ -315,7 +315,7 @@ RANKS_TEST("a save that fails is heard of on every rank") {
     REQUIRE_THROWS_WITH(
         run.save(asynchronous ? 3 : 2),
         Has("CheckpointManager::save on rank 0 of 3", "step-2.pt"));
-    run.save(4); // it is said once
+    run.save(4); // it is reported once
     run.checkpoints.wait();
     if (group.rank() == 0) {
       std::filesystem::remove(own + "/step-2.pt");

@@ -32,7 +32,7 @@ bool equal(const StateDict& a, const StateDict& b) {
          });
 }
 
-// What loading says, empty if nothing.
+// The error of loading; empty if there is none.
 std::string complaint(const std::string& path, torch::nn::Module& module) {
   return words_of([&] { load_checkpoint(path, module); });
 }
@@ -92,7 +92,8 @@ FOLDER_TEST(
   CHECK(keys.unexpected_keys == std::vector<std::string>{"head.weight"});
   CHECK(torch::equal(net.conv->weight, state["conv.weight"]));
   CHECK(torch::equal(net.norm->bias, bias));
-  // Another shape is an error, and so is a file that has nothing of the module.
+  // Another shape is an error, and so is a file without any of the module's
+  // tensors.
   Net wide(5);
   CHECK_THROWS_WITH(
       load_checkpoint(path, wide, {}, lenient),
@@ -110,7 +111,7 @@ FOLDER_TEST("load_checkpoint converts to the module's dtype") {
   const auto path = folder / "a.safetensors";
   Net net;
   net.norm->num_batches_tracked.fill_(7);
-  net.to(torch::kHalf); // its counters, too
+  net.to(torch::kHalf); // its counters as well
   REQUIRE(net.norm->num_batches_tracked.scalar_type() == torch::kHalf);
   save_checkpoint(path, net);
   for (const auto dtype : {torch::kFloat, torch::kDouble}) {

@@ -16,7 +16,7 @@ size_t size_of(size_t chunk) {
   return 3 + chunk % 4;
 }
 
-/// Chunk `c` holds 100 c, 100 c + 1, ...; notes which chunks were read.
+/// Chunk `c` holds 100 c, 100 c + 1, ...; records which chunks were read.
 class Reader : public torch::data::datasets::ChunkDataReader<size_t> {
  public:
   using BatchType = ChunkType;
@@ -48,7 +48,7 @@ class Reader : public torch::data::datasets::ChunkDataReader<size_t> {
   std::shared_ptr<Indices> read_ = std::make_shared<Indices>();
 };
 
-/// The order of a chunk's examples: this process's alone, so one replica.
+/// The order of a chunk's examples: only this process's, so one replica.
 DistributedSampler whole_chunk() {
   return DistributedSampler(1, 1, 0, SamplerOptions().seed(5));
 }
@@ -147,7 +147,7 @@ TEST_CASE("the examples of a chunk have the order of their own sampler") {
 
 TEST_CASE("an example sampler that leaves examples out is an error") {
   EvaluationSampler sampler(6, 1, 0);
-  const DistributedSampler share(1, 3, 0); // of this rank, which is wrong
+  const DistributedSampler share(1, 3, 0); // wrong: this rank's share
   const auto loader = loader_of(chunks(Reader(6), sampler, 1, share));
   REQUIRE_THROWS(drain_loader(*loader));
 }

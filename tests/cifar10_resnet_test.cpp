@@ -1,5 +1,5 @@
-// examples/cifar10_resnet: what it counts, what it goes on from, what it
-// refuses, and the tutorial's own line.
+// examples/cifar10_resnet: its counts, resumed runs, errors, and the tutorial's
+// command line.
 #include <tests/support/examples.h>
 
 namespace ddp::test::cifar10_resnet_test {
@@ -7,7 +7,7 @@ namespace ddp::test::cifar10_resnet_test {
 constexpr int kCifarRecord = 1 + 3 * 32 * 32;
 
 /// The bytes of `records` records of CIFAR-10's binary format: labels 0, 1, ...
-/// in turn, each with a brightness of its own, and noise.
+/// in turn, each with a different brightness, and noise.
 std::string cifar_records(int records, unsigned seed) {
   std::mt19937 random(seed);
   std::string bytes;
@@ -21,8 +21,9 @@ std::string cifar_records(int records, unsigned seed) {
   return bytes;
 }
 
-/// Writes the six files of CIFAR-10 into `folder`/cifar-10-batches-bin, with so
-/// many records in each of the five to train with and in the one to test with.
+/// Writes the six files of CIFAR-10 into `folder`/cifar-10-batches-bin, with
+/// these numbers of records in each of the five training files and in the test
+/// file.
 void write_cifar(const std::string& folder, int train, int test) {
   const auto inner = std::filesystem::path(folder) / "cifar-10-batches-bin";
   std::filesystem::create_directories(inner);
@@ -34,7 +35,7 @@ void write_cifar(const std::string& folder, int train, int test) {
   write_text(inner / "test_batch.bin", cifar_records(test, 6));
 }
 
-/// Runs a shell's line in `folder`, where programs have no paths.
+/// Runs a shell's line in `folder`; programs need no paths.
 Command line(const TemporaryFolder& folder, const std::string& text) {
   const auto launcher = std::filesystem::path(variable("DDPRUN")).parent_path();
   const auto path = launcher.string() + ":" + variable("DDP_EXAMPLES") + ":" +
@@ -55,7 +56,7 @@ Command train(
           " cifar10_resnet --depth=18 --workers=1 " + options);
 }
 
-/// What the first parentheses of `form` find.
+/// The text in the first group of `form`.
 std::string find(const std::string& text, const std::string& form) {
   return match(text, form)[0];
 }
@@ -69,7 +70,7 @@ std::string events_of(const std::string& folder) {
   return bytes;
 }
 
-/// Stops it soon. Returns what it said.
+/// Stops the command soon; returns its output.
 std::string stop(const Command& command) {
   Process process(command);
   REQUIRE(process.wait_for("batches of training", kLong));
@@ -87,7 +88,7 @@ FOLDER_TEST("each image is counted once, by however many ranks") {
         ranks,
         "--n_epochs=1 --batch_size=4 --folder=" + std::to_string(ranks)));
     CAPTURE(ranks, output);
-    // Those to train with are padded to equal shares.
+    // Training samples are padded to equal shares.
     const auto trained = ranks == 3 ? "21" : "20";
     CHECK(find(output, "train loss .* of (\\d+) images right; ") == trained);
     CHECK(find(output, "test loss .* of (\\d+) images right\n") == "13");

@@ -9,7 +9,7 @@ namespace ddp::test::clip_grad_norm_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// LibTorch's clipping, in double precision, of the gradients that there are.
+/// LibTorch's clipping, in double precision, of the existing gradients.
 struct Copies {
   std::vector<at::Tensor> parameters;
 
@@ -51,7 +51,7 @@ void compare(
   copies.require_near(parameters);
 }
 
-/// How often an operator is called while it lives.
+/// Counts the calls of an operator during this object's life.
 class Calls {
  public:
   explicit Calls(const std::string& name) {
@@ -106,7 +106,8 @@ RANKS_TEST("clipping makes one pass per bucket, not per parameter") {
   {
     const Calls norms("aten::linalg_vector_norm");
     reducer.clip_grad_norm(1e-3);
-    // The bucket's rows and what is left, and one of all; parameters are 6.
+    // For each bucket its rows and the rest, and one for all; there are 6
+    // parameters.
     REQUIRE(norms.count() == 2 * 2 + 1);
   }
   const Calls products("aten::mul_");
@@ -123,7 +124,7 @@ RANKS_TEST(
     reset_gradients(*net);
     net->forward(batch(group, step, 4), true).sum().backward();
     REQUIRE(!net->right->weight.grad().defined());
-    if (step == 2) { // of the program's own
+    if (step == 2) { // the program's own gradient
       net->left->bias.mutable_grad() = torch::ones({2}) * 100;
     }
     compare(reducer, parameters, 0.1, 2);
@@ -133,7 +134,7 @@ RANKS_TEST(
     net->forward(batch(group, 3, 4), false).sum().backward();
     compare(reducer, parameters, 0.1, 2);
   }
-  // Clipping is no use of a parameter: what no rank uses now stays.
+  // Clipping does not use a parameter: globally unused ones stay unchanged.
   const auto before = net->never->weight.grad();
   net->forward(batch(group, 4, 4), true).sum().backward();
   REQUIRE(!before.defined());

@@ -11,7 +11,7 @@ RANKS_TEST("what rank 0 saves, every rank loads, wrapped or not") {
   torch::manual_seed(group.rank());
   auto net = std::make_shared<BranchNet>();
   DistributedDataParallel<BranchNet> model(net, group);
-  // A rank of its own mind: rank 0's values are what is saved.
+  // Other ranks' values differ: rank 0's are saved.
   if (group.rank() != 0) {
     torch::NoGradGuard no_grad;
     net->stem->weight.zero_();
@@ -108,8 +108,7 @@ RANKS_TEST("every rank throws rank 0's reason") {
   REQUIRE(net->stem->weight.equal(before));
 }
 
-/// The most memory that this process had since the call before, in MB, of each
-/// rank.
+/// The peak memory of each rank since the previous call, in MB.
 std::vector<double> take_peaks(const ProcessGroup& group) {
   std::ifstream status("/proc/self/status");
   std::string peak;
@@ -118,7 +117,7 @@ std::vector<double> take_peaks(const ProcessGroup& group) {
       status >> peak;
     }
   }
-  std::ofstream("/proc/self/clear_refs") << 5; // it begins anew
+  std::ofstream("/proc/self/clear_refs") << 5; // resets the peak
   std::vector<double> peaks;
   for (const auto& kilobytes : group.all_gather(peak)) {
     peaks.push_back(std::stod(kilobytes) / 1e3);
@@ -132,7 +131,7 @@ TEST_CASE("rank 0 needs no more memory than the others") {
   constexpr double kParameters = 8 * 2048 * 2049 * 4 / 1e6; // MB
   ranks(4, [&](ProcessGroup group) {
     // The smaller figure of two rounds counts: on a busy machine threads may
-    // free what they had in one phase only in the next.
+    // free memory of one phase only in the next.
     std::vector<double> ratios(4, 100);
     for (int round = 0; round < 2; ++round) {
       size_t phase = 0;

@@ -8,7 +8,7 @@ namespace ddp::test::collective_state_test {
 
 using c10::IValue;
 
-/// Random numbers of each rank's own.
+/// Separate random numbers for each rank.
 struct Random {
   explicit Random(const ProcessGroup& group)
       : own(static_cast<uint32_t>(group.rank())) {
@@ -16,7 +16,7 @@ struct Random {
     seed_rank_streams(7, 0, group);
   }
 
-  /// As on all ranks of a program that has just begun.
+  /// Seeds all ranks equally, as in a program that has just begun.
   void seed_alike(uint64_t seed) {
     torch::manual_seed(seed);
     own.seed(static_cast<uint32_t>(seed));
@@ -26,7 +26,7 @@ struct Random {
   TrainingState state;
 };
 
-/// What `number` says on each rank.
+/// The value of `number` on each rank.
 std::vector<std::string> on_all(const ProcessGroup& group, double number) {
   return group.all_gather(std::to_string(number));
 }
@@ -39,7 +39,7 @@ double draw() {
   return torch::rand({}, torch::kDouble).item<double>();
 }
 
-/// A part of a program's own, which cannot check a state before it loads it.
+/// A program's part, which cannot check a state before it loads it.
 struct OwnPart {
   IValue state_dict() const {
     TORCH_CHECK(!fails, "out of order");
@@ -95,10 +95,10 @@ RANKS_TEST("each rank has its own random numbers on another number of ranks") {
     REQUIRE(different(drawn) == 3);
     REQUIRE(different(own) == 3);
     for (size_t rank = 0; rank < std::min<size_t>(size, 3); ++rank) {
-      REQUIRE(drawn[rank] == expected[rank]); // it goes on
+      REQUIRE(drawn[rank] == expected[rank]); // it continues
       REQUIRE(own[rank] == expected_own[rank]);
     }
-    if (size == 1) { // derived from where the run was, and always alike
+    if (size == 1) { // derived from the state, and always the same
       random.seed_alike(99);
       random.state.load_state_dict(dict, group);
       REQUIRE(on_all(group, draw()) == drawn);
@@ -165,7 +165,7 @@ RANKS_TEST("a part that fails on one rank fails the save on all ranks") {
   }
 }
 
-/// A part that meets the others, but for rank 1.
+/// A part that communicates, except on rank 1.
 struct Meeting {
   IValue state_dict() const {
     TORCH_CHECK(group.rank() != 1, "out of order");
@@ -247,7 +247,7 @@ RANKS_TEST(
   REQUIRE(is_at(1));
   REQUIRE(part.loads == 0);
 
-  // Nor do they change where a part of the program's own fails.
+  // The values also stay unchanged if a part of the program fails.
   part.fails = group.rank() == 1;
   REQUIRE_THROWS_WITH(
       parts().load(path, group), Has("on rank 1 of 3", "out of order"));

@@ -1,4 +1,4 @@
-// Each collective names the rank that it waited for in vain.
+// Each collective names the rank for which it waited in vain.
 #include <tests/support/failures.h>
 
 #include <ddp/ddp.h>
@@ -8,7 +8,7 @@ namespace ddp::test::collective_timeouts_test {
 using std::chrono::seconds;
 
 struct Call {
-  std::string name; ///< as errors have it
+  std::string name; ///< as in errors
   std::function<void(const ProcessGroup&)> make;
 };
 
@@ -38,7 +38,7 @@ std::vector<Call> calls() {
        [=](const auto& own) { gather(ones(), own, 0); }}};
 }
 
-/// Each on a group of its own, since one that has failed is of no more use.
+/// Each call uses a new group, since a failed group cannot be used again.
 void check_timeouts(const ProcessGroup& group) {
   for (const auto& [name, make] : calls()) {
     INFO(name);
@@ -52,7 +52,7 @@ void check_timeouts(const ProcessGroup& group) {
     }
     meet_at_store(own, {"0", "1", "2"});
   }
-  group.barrier(); // the others' failures are none of this group
+  group.barrier(); // the other groups' failures are not this group's
 }
 
 RANKS_TEST(

@@ -13,7 +13,7 @@ using detail::Failure;
 using detail::FailureStore;
 using std::chrono::seconds;
 
-/// A store whose requests fail as `error` says.
+/// A store whose requests fail with `error`.
 class FailingStore : public c10d::PrefixStore {
  public:
   FailingStore()
@@ -149,10 +149,10 @@ RANKS_TEST("collectives that come in time cost the store nothing") {
   impl.failure_store = FailureStore::open(store, group.rank(), 3, false);
   REQUIRE(impl.failure_store);
   auto tensor = torch::ones({1000});
-  // On a busy machine one may come late, which is asked for.
+  // On a busy machine a rank may be late, and then the store is queried.
   bool in_time = false;
   for (int attempt = 0; attempt < 50 && !in_time; ++attempt) {
-    group.barrier(); // so that nobody waits for another's start below
+    group.barrier(); // so that no rank waits for another's start below
     store->requests = 0;
     double slowest = 0;
     for (int i = 0; i < 100; ++i) {
@@ -240,14 +240,14 @@ TEST_CASE(
   REQUIRE(wait_status(5) == "came, all_reduce;barrier;;");
   member(1)->leave();
   REQUIRE(wait_status(4) == "came, all_reduce;came, ;;");
-  // One wait is told of at a time.
+  // One wait is reported at a time.
   const auto later = member(1)->mark_waiting("/0", 6, "later");
   REQUIRE(mine->may_report_wait(*own));
   REQUIRE(!member(1)->may_report_wait(*later));
   mine->leave();
   REQUIRE(member(1)->may_report_wait(*later));
   REQUIRE(!mine->may_report_wait(*own));
-  // The first consequence counts, in all groups that have to do with its own.
+  // The first consequence counts, in all groups that are related to its own.
   const auto consequence = [&](int64_t rank, const std::string& scope) {
     return member(rank)->report_consequence(
         scope, "seen by " + std::to_string(rank), own->lines);
@@ -284,7 +284,7 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   detail::ProcessGroupImpl group;
   group.failure_store = failure_store;
   const detail::heartbeat::Activity activity(
-      "barrier"); // of which nobody knows
+      "barrier"); // which no other rank knows
   REQUIRE_THAT(
       detail::all_ranks(group, 1, "timed out after 60 s"),
       Has(". All ranks must make the same calls"));

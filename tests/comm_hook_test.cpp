@@ -18,7 +18,7 @@ struct MeanHook : CommHook {
   }
 };
 
-/// Sends half as many bytes, and returns a tensor of its own.
+/// Sends half as many bytes, and returns a new tensor.
 struct HalfHook : CommHook {
   Future run(const GradBucket& bucket, const ProcessGroup& group) override {
     auto half = (bucket.buffer / group.size()).to(torch::kHalf);
@@ -32,7 +32,7 @@ struct HalfHook : CommHook {
   }
 };
 
-/// Notes what it is called with, and keeps each rank's gradients as they are.
+/// Records its calls, and keeps each rank's gradients unchanged.
 struct NotingHook : CommHook {
   explicit NotingHook(bool scaled = false) : scaled_(scaled) {}
 
@@ -83,7 +83,7 @@ void compare_with_default(
   }
 }
 
-/// That the noted calls are those of `reducer`'s buckets, in order.
+/// Requires that the recorded calls are those for `buckets`, in order.
 void check_calls(
     int64_t iteration,
     const std::vector<GradBucket>& calls,
@@ -224,13 +224,13 @@ RANKS_TEST("a hook serves one Reducer at a time") {
       make(other),
       Has("MeanHook already belongs to another Reducer",
           "create one for each"));
-  REQUIRE(averages(parameter)); // it is still of use
+  REQUIRE(averages(parameter)); // it is still usable
   Reducer copied({other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
   REQUIRE(averages(other));
   REQUIRE_THROWS_WITH(make(other), Has("another Reducer"));
   first.reset();
   REQUIRE_THROWS_WITH(make(other), Has("the parameter 0"));
-  auto second = make(parameter); // which that one did not keep it from
+  auto second = make(parameter); // the failed one did not prevent this
   REQUIRE(averages(parameter));
   auto moved = std::move(second);
   REQUIRE_THROWS_WITH(make(other), Has("MeanHook already belongs to"));

@@ -11,7 +11,7 @@ using Microseconds = std::chrono::microseconds;
 
 constexpr std::chrono::seconds kWatchdog(600);
 
-/// How many kills; DDP_TEST_KILLS says another number for a longer run.
+/// The number of kills; DDP_TEST_KILLS sets another number for a longer run.
 int kills(int few) {
   return variable("DDP_TEST_KILLS", few);
 }
@@ -21,7 +21,7 @@ void kill(Process& process) {
   process.finish(kWatchdog);
 }
 
-/// Without giving the processor away, which could take longer.
+/// Does not yield the processor, which could take longer.
 void wait_for(Microseconds delay) {
   for (const auto end = Clock::now() + delay; Clock::now() < end;) {
   }
@@ -43,7 +43,7 @@ c10::IValue content_of(int64_t writer, int64_t number) {
        {"d", torch::full({3'001}, static_cast<double>(writer), at::kDouble)}});
 }
 
-/// Reads a file that has to be one writer's, and returns whose and which.
+/// Reads a file, which must be one writer's. Returns the writer and its number.
 std::pair<int64_t, int64_t> read_content(const std::string& path, bool map) {
   const auto value =
       read_checkpoint_file(path, LoadOptions().mmap(map)).toGenericDict();
@@ -110,7 +110,7 @@ int kill_writers(const std::string& path, int saves, Progress& progress) {
       }
       return killed;
     }
-    ::usleep(random() % 4'000); // a processor is wanted by the writers
+    ::usleep(random() % 4'000); // the writers need a processor
     const auto writer = running[random() % running.size()];
     if (!writers[writer]->has_ended()) {
       kill(*writers[writer]);
@@ -129,7 +129,7 @@ void write_together(const std::string& extension, int saves) {
   const auto killed = kill_writers(path, saves, *progress);
   progress->stop = true;
   output_of(reader.finish(kWatchdog));
-  // Whoever came last, it was its last.
+  // The last file is the last one of its writer.
   REQUIRE(read_content(path, false).second == saves);
   int left = 0;
   for (const auto& name : folder.names()) {
@@ -157,7 +157,7 @@ constexpr int64_t kValues = 200'000; // 2.4 MB
 
 struct Run {
   std::atomic<int64_t> started; // the step whose save began last
-  std::atomic<int64_t> durable; // the last step that has to be found
+  std::atomic<int64_t> durable; // the last step that must be found
   std::atomic<int64_t> nanoseconds; // of the last save
 };
 
@@ -170,7 +170,7 @@ CheckpointManagerOptions options_of(
       .asynchronous(asynchronous);
 }
 
-/// A run that goes on from its newest checkpoint and saves each step.
+/// A run that resumes from its newest checkpoint and saves each step.
 void train(
     const std::string& folder,
     const CheckpointManagerOptions& options,
@@ -185,7 +185,7 @@ void train(
     training.set(step);
     run.started = step;
     checkpoints.save(step);
-    // Where asynchronous, it has waited for the one before.
+    // An asynchronous save has waited for the previous one.
     run.durable = options.asynchronous() ? step - 1 : step;
     run.nanoseconds = (Clock::now() - start).count();
   }
@@ -195,7 +195,7 @@ struct Found {
   int killed = 0, old_file = 0, new_file = 0, hidden = 0;
 };
 
-/// How many temporary names there are in a manager's folder.
+/// The number of temporary names in a manager's folder.
 int hidden_names(const std::string& folder) {
   int count = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -232,7 +232,7 @@ void kill_once(
   REQUIRE(newest <= started);
   ++found.killed;
   ++(newest == durable ? found.old_file : found.new_file);
-  // One more where it was killed before it removed the oldest.
+  // One more if it was killed before it removed the oldest.
   REQUIRE(detail::CheckpointFolder(folder).entries().size() <= 3);
   const auto hidden = hidden_names(folder);
   REQUIRE(hidden <= 1); // the next save removes it
@@ -253,7 +253,7 @@ void kill_runs(const std::string& extension, bool asynchronous, int count) {
     const Microseconds delay(random() % (2 * static_cast<uint64_t>(save)));
     kill_once(folder, options, delay, *run, found);
   }
-  REQUIRE(found.killed == count); // how many of each is chance
+  REQUIRE(found.killed == count); // the number of each is random
   std::cout << extension << (asynchronous ? ", asynchronous" : "") << ": "
             << found.killed << " kills, a save takes " << save
             << " us; found the last that was saved: " << found.old_file

@@ -1,4 +1,4 @@
-// Connecting ranks that have met.
+// Connecting ranks after the rendezvous.
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <tests/support/failures.h>
@@ -80,7 +80,7 @@ RANKS_TEST("no rank ends by SIGPIPE, silently, where another one has ended") {
   }
   sigset_t own;
   pthread_sigmask(SIG_BLOCK, nullptr, &own);
-  REQUIRE(sigismember(&own, SIGPIPE) == 0); // the program's own is its own
+  REQUIRE(sigismember(&own, SIGPIPE) == 0); // the program's mask is unchanged
 }
 
 } // namespace ddp::test::connecting_test

@@ -19,13 +19,13 @@ struct ResidualImpl : LayeredNet {
 };
 TORCH_MODULE(Residual);
 
-/// A class of the program's own.
+/// A class of the program.
 struct NamedNormImpl : BatchNorm1dImpl {
   using BatchNorm1dImpl::BatchNorm1dImpl;
 };
 TORCH_MODULE(NamedNorm);
 
-/// Batch-norms in members, in containers, and without a tensor of their own.
+/// Batch-norms in members, in containers, and without tensors.
 struct Net : Module {
   Conv2d conv{nullptr};
   BatchNorm2d first{nullptr};

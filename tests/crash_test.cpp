@@ -11,7 +11,7 @@ namespace ddp::test::crash_test {
 using nlohmann::json;
 using std::chrono::seconds;
 
-// By their names they are found in the reports.
+// The tests find these functions by name in the reports.
 extern "C" __attribute__((noinline, no_sanitize("undefined"))) void
 ddp_test_write(int* place) {
   *place = 1;
@@ -64,7 +64,7 @@ bool is_default(int number) {
   return !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
 }
 
-/// 3 ranks, each with an error file of its own in `folder`.
+/// 3 ranks, each with a separate error file in `folder`.
 std::vector<Command> commands_in(
     std::unique_ptr<TemporaryFolder>& folder,
     const std::function<void()>& body) {
@@ -82,7 +82,8 @@ std::vector<Command> commands_in(
   return commands;
 }
 
-/// Runs `body` on each, which ends it with this code; their folder.
+/// Runs `body` on each rank, which must end with this code. Returns their
+/// folder.
 std::unique_ptr<TemporaryFolder> run_all(
     int exit_code,
     const std::function<void()>& body) {
@@ -93,7 +94,7 @@ std::unique_ptr<TemporaryFolder> run_all(
   return folder;
 }
 
-/// What rank `rank` wrote; null if nothing.
+/// The report of rank `rank`; null if there is none.
 json report_of(const TemporaryFolder& folder, int rank) {
   const auto text = read_text(folder / std::to_string(rank));
   return text.empty() ? json() : json::parse(text).at("message");
@@ -103,8 +104,8 @@ std::string detail(const json& report, const char* name) {
   return report.at("extraInfo").at(name).get<std::string>();
 }
 
-/// Lets rank 1 of 3 run `crash`, which ends it with `exit_code`; its report,
-/// which is the only one. `use` may look at the folder.
+/// Lets rank 1 of 3 run `crash`, which ends it with `exit_code`. Returns its
+/// report, which is the only one. `use` may read the folder.
 json report_of_crash(
     int exit_code,
     const std::function<void()>& crash,
@@ -278,7 +279,7 @@ TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
     REQUIRE((r != 1 || text == "std::runtime_error: boom in forward"));
     const auto& details = report.at("extraInfo");
     REQUIRE(details.value("consequence", "") == (r == 1 ? "" : "true"));
-    REQUIRE_FALSE(details.contains("py_callstack")); // nobody asked for frames
+    REQUIRE_FALSE(details.contains("py_callstack")); // no frames requested
     REQUIRE(detail(report, "rank") == std::to_string(r));
     REQUIRE(
         detail(report, "activity") ==
@@ -321,7 +322,7 @@ TEST_CASE("a forked child's crash is not the rank's") {
   REQUIRE(folder->names().empty());
 }
 
-/// Ranks whose error file is of this name.
+/// Ranks whose error file has this name.
 RankOptions with_error_file(const char* name) {
   return RankOptions().environment({{"TORCHELASTIC_ERROR_FILE", name}});
 }

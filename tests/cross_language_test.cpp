@@ -1,4 +1,4 @@
-// Python goes on with what C++ trained, and the other way round.
+// Python continues a training of C++, and vice versa.
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 
@@ -30,7 +30,7 @@ std::string run_python(
   return outcomes[0].output;
 }
 
-/// What the last phase found, by optimizer and by the two ways.
+/// The results of the last phase, by optimizer and by the two ways.
 std::map<std::string, std::string> parse(const std::string& output) {
   std::map<std::string, std::string> found;
   std::istringstream lines(output);
@@ -55,7 +55,7 @@ TEST_CASE("a training changes its language and back") {
   const auto found = parse(output);
   for (const std::string name :
        {"sgd", "adam", "adamw", "rmsprop", "adagrad", "libtorch-adam"}) {
-    // By way of the other language, which changes nothing.
+    // A detour through the other language changes nothing.
     CHECK(found.at(name + " cpp-all cpp-py-cpp") == "equal");
     CHECK(found.at(name + " py-all py-cpp-py") == "equal");
     // One half in each. LibTorch's own Adam is not Python's, ddp's is.

@@ -15,7 +15,7 @@ TEST_CASE("CRC-32 is that of zip files") {
   const auto data = torch::randint(256, {1000}, torch::kUInt8);
   const auto* bytes = data.const_data_ptr<uint8_t>();
   for (size_t size = 0; size < 990; ++size) {
-    uint32_t expected = ~0U; // bit by bit, as it is defined
+    uint32_t expected = ~0U; // bit by bit, by definition
     for (size_t i = 0; i < size; ++i) {
       expected ^= bytes[i + size % 7];
       for (int bit = 0; bit < 8; ++bit) {
@@ -121,7 +121,8 @@ FOLDER_TEST("A file has more records than 16 bits count") {
   }
 }
 
-// The checksums made to fit, so that the damage is the pickle's to notice.
+// With matching checksums, so that only the pickle's reader can notice the
+// damage.
 TEST_CASE("Damaged pickles crash nothing") {
   const auto pickle = "}q\x00("s + unicode("w") +
       tensor_of(kZero, kFour, kOne) + unicode("b") +
@@ -153,7 +154,7 @@ using detail::new_list;
 
 constexpr int kFlips = 6'000;
 
-/// What a process may have beside what it has; sanitizers keep what is freed.
+/// The additional memory of a process; sanitizers keep freed memory.
 size_t megabytes() {
   return std::getenv("DDP_TEST_TIMEOUT_FACTOR") ? 400 : 24;
 }
@@ -162,8 +163,8 @@ struct Counts {
   int rejected = 0, same = 0, other = 0;
 };
 
-/// Reads a file of these bytes; another exception than c10::Error, such as
-/// std::bad_alloc, goes up.
+/// Reads a file of these bytes; exceptions other than c10::Error, such as
+/// std::bad_alloc, propagate.
 void read_damaged(
     const std::string& path,
     const MemoryFile& file,
@@ -216,10 +217,10 @@ Counts truncate(
   return counts;
 }
 
-/// What of a file is verified.
+/// The verified part of a file.
 enum class Checked { kAllBytes, kValues, kNothing };
 
-// In a process of its own, whose memory is limited.
+// Runs in a child process with limited memory.
 void damage(const std::string& path, Checked checked) {
   const auto whole = read_text(path);
   const auto end = path.substr(path.rfind('/'));
@@ -316,7 +317,7 @@ FOLDER_TEST("damage of Python's files never changes a value") {
   damage(path, Checked::kValues);
 }
 
-// No program's safetensors files but this one's have checksums.
+// Only ddp's safetensors files have checksums.
 FOLDER_TEST("damage of other programs' safetensors files crashes nothing") {
   const auto path = folder / "foreign.safetensors";
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;

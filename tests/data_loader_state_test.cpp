@@ -1,4 +1,4 @@
-// Where a loop over a data loader is: iterations, and what counts as done.
+// The position of a loop over a data loader: iterations, and completed samples.
 #include <ddp/ddp.h>
 #include <tests/support/made_samples.h>
 #include <tests/support/samplers.h>
@@ -19,7 +19,7 @@ TEST_CASE("one iteration over a data loader is alive at a time") {
   REQUIRE_THROWS_WITH(++outer, Has("this iteration is over"));
   auto other_epoch = loader->begin();
   REQUIRE((*other_epoch).size() == 4);
-  loader->set_epoch(0); // is it already
+  loader->set_epoch(0); // it is 0 already
   ++other_epoch;
   loader->set_epoch(1);
   REQUIRE_THROWS_WITH(++other_epoch, Has("another epoch"));

@@ -9,7 +9,7 @@ using torch::data::TensorExample;
 using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
 
-/// Samples of their own indices, as a row of floats and a scalar.
+/// Samples that contain their indices, as a row of floats and a scalar.
 Made make_rows() {
   return Made([](size_t index) {
     const auto value = static_cast<int64_t>(index);
@@ -42,7 +42,7 @@ struct Bulk : torch::data::datasets::BatchDataset<Bulk> {
   }
 };
 
-/// Has a `get_batch` of its own.
+/// Defines `get_batch`.
 struct OwnBatch : torch::data::datasets::Dataset<OwnBatch> {
   Example<> get(size_t index) override {
     return make_rows().get(index);
@@ -55,7 +55,7 @@ struct OwnBatch : torch::data::datasets::Dataset<OwnBatch> {
   }
 };
 
-/// Takes the first sample of its batch from each.
+/// Subtracts the first sample of its batch from each.
 struct Relative
     : torch::data::transforms::
           BatchTransform<std::vector<Example<>>, std::vector<Example<>>> {
@@ -78,7 +78,7 @@ bool same(const Indices& a, const Indices& b) {
   return a == b;
 }
 
-/// Batches of both loaders, two epochs of them, are equal.
+/// Requires that the batches of both loaders are equal for two epochs.
 template <typename Dataset, typename Sampler>
 void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
   for (const size_t workers : {0, 1, 3, 4}) {
@@ -133,7 +133,7 @@ TEST_CASE("a data loader gives the batches of LibTorch's") {
           .map(torch::data::transforms::Normalize<>(2.0, 3.0))
           .map(Stack<>()),
       SequentialSampler(kSize));
-  // Whose batches are more than their samples:
+  // Batches that are more than their samples:
   compare_with_libtorch(Bulk().map(Stack<>()), SequentialSampler(kSize));
   compare_with_libtorch(OwnBatch().map(Stack<>()), SequentialSampler(kSize));
   compare_with_libtorch(

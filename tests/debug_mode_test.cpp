@@ -1,4 +1,4 @@
-// What DDP_DEBUG compares; what it records is in flight_records_test.cpp.
+// The comparisons of DDP_DEBUG; flight_records_test.cpp tests its records.
 #include <tests/support/debug_jobs.h>
 #include <tests/support/mpirun.h>
 #include <tests/support/nets.h>
@@ -12,7 +12,7 @@ namespace ddp::test::debug_mode_test {
 
 using std::chrono::seconds;
 
-// By their names they are found in the stacks.
+// The tests find these functions by name in the stacks.
 extern "C" __attribute__((noinline)) void ddp_test_reduce(
     const ProcessGroup& group,
     const at::Tensor& tensor) {
@@ -25,8 +25,8 @@ extern "C" __attribute__((noinline)) void ddp_test_differ(
   group.all_reduce(tensor);
 }
 
-/// Rank 1 of 3 or 4 does something else than the others. All ranks hear of it,
-/// and go on.
+/// Rank 1 of 3 or 4 makes a different call. All ranks get the error, and
+/// continue.
 template <typename Right, typename Wrong>
 void differ(
     const ProcessGroup& group,
@@ -75,7 +75,7 @@ void differ_in_every_way() {
   differ(group, expected, "all_reduce(MAX) of float32 [4]", right, [&] {
     group.all_reduce(torch::ones({4}), ReduceOp::kMax);
   });
-  // What the program does with c10d itself.
+  // A direct call of c10d by the program.
   differ(group, expected, "reduce(SUM, root 0) of float32 [4]", right, [&] {
     std::vector<at::Tensor> tensors{torch::ones({4})};
     c10d->reduce(tensors)->wait();
@@ -96,7 +96,7 @@ void check_record_of_difference(const Job& job, int size) {
           "    rank 1: all_reduce(SUM) of float32 [5]\n"));
 }
 
-/// The parameters' bits after five steps, of each of which some buckets differ.
+/// Prints a hash of the parameters after five steps.
 void train_and_say() {
   const auto group = init_process_group();
   torch::manual_seed(3);
@@ -147,7 +147,7 @@ TEST_CASE("detail: calls that differ are told to all ranks, with stacks") {
 
 TEST_CASE("detail: calls that differ are told to all ranks over MPI") {
   const auto command = command_of_rank(differ_in_every_way, std::exit);
-  // Under a sanitizer there is none: MPI itself is built without one.
+  // Under a sanitizer there is no command: MPI itself is built without one.
   if (!command) {
     return;
   }

@@ -132,7 +132,7 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
 TEST_CASE("two ranks of one host do not take one GPU unless they may") {
   using Options = ProcessGroupOptions;
   const RankInfo elsewhere{"b", {"01", "02"}, ""};
-  // By index or, where a scheduler numbers the GPUs of each anew, by address.
+  // By index or, if a scheduler renumbers the GPUs of each rank, by address.
   const std::vector<std::vector<RankInfo>> cases{
       {uses(elsewhere, 0), uses(kTwoGpus, 1), uses(kTwoGpus, 1)},
       {uses(elsewhere, 1),
@@ -150,7 +150,7 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
     REQUIRE(choose(members, 2, allowed).backend == "gloo");
     REQUIRE(choose(members, 2, allowed.backend("nccl")).backend == "nccl");
   }
-  // Without a device nobody shares by accident, but may if it is allowed.
+  // Without a device, ranks do not share a GPU unless this is allowed.
   const std::vector<RankInfo> three{kTwoGpus, kTwoGpus, kTwoGpus};
   REQUIRE(choose(three, 2).device.is_cpu());
   for (int rank = 0; rank < 3; ++rank) {
@@ -171,7 +171,7 @@ TEST_CASE("local ranks are found by comparing hosts") {
   const auto place = local_position(members, 3);
   REQUIRE(place.rank == 1);
   REQUIRE(place.size == 2);
-  members[3].local_rank = 7; // the launcher's word
+  members[3].local_rank = 7; // set by the launcher
   REQUIRE(local_position(members, 3).rank == 7);
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("real processes agree on the CPU and say so once") {
           REQUIRE(group.backend() == "shm");
         });
     if (outcomes.empty()) {
-      continue; // a rank, on its way to the call that it belongs to
+      continue; // a rank of another call
     }
     const auto output = outcomes[0].output + outcomes[1].output;
     const std::string expected =

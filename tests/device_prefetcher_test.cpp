@@ -1,5 +1,5 @@
-// Batches on a GPU, where there is none: on a device that notes the order of
-// its streams and the host's waits (support/fake_gpu.h).
+// Batches on a fake GPU, which records the order of its streams and the host's
+// waits (support/fake_gpu.h).
 
 #include <ddp/ddp.h>
 #include <tests/support/fake_gpu.h>
@@ -35,7 +35,7 @@ auto ours(size_t workers, size_t broken = kSize) {
       DataLoaderOptions(4).workers(workers).device(fake_gpu::kDevice));
 }
 
-/// Computes with each batch on a stream of the loop's, as training does.
+/// Computes with each batch on the loop's stream, as training does.
 template <typename Batches>
 int64_t sum_of(Batches& batches, const c10::Stream& stream) {
   const c10::StreamGuard guard(stream);

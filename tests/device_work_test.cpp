@@ -1,5 +1,5 @@
-// The work that a backward's reduction gives a device, beside that of
-// LibTorch's c10d::Reducer on the same device.
+// The work of a backward's reduction on a device, compared with that of
+// LibTorch's c10d::Reducer.
 
 #include <bench/c10d_reducer.h>
 #include <tests/support/fake_gpu.h>
@@ -28,7 +28,7 @@ struct NarrowNet : LayeredNet {
   }
 };
 
-/// Of which one layer is not used.
+/// A net with one unused layer.
 struct PartialNet : NarrowNet {
   torch::nn::Linear never = linear("never", 8, 8);
 };
@@ -41,7 +41,7 @@ std::shared_ptr<Net> net_on_device() {
   return net;
 }
 
-/// Of a backward whose buckets are settled.
+/// The work of a backward with final buckets.
 template <typename Forward>
 WorkCounts work_of_backward(torch::nn::Module& net, const Forward& forward) {
   WorkCounts work;
@@ -55,7 +55,7 @@ WorkCounts work_of_backward(torch::nn::Module& net, const Forward& forward) {
   return work;
 }
 
-/// With a comma before each three digits.
+/// The number with a comma before each three digits.
 std::string grouped(int64_t number) {
   auto digits = std::to_string(number);
   for (auto place = digits.size(); place > 3; place -= 3) {

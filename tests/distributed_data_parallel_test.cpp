@@ -6,7 +6,8 @@
 
 namespace ddp::test::distributed_data_parallel_test {
 
-/// Each forward remembers the buffer that it met, and lets it drift apart.
+/// Each forward keeps a copy of the buffer, and then changes it differently per
+/// rank.
 struct DriftNet : torch::nn::Module {
   torch::Tensor weight = register_parameter("weight", torch::ones({2}));
   torch::Tensor drift = register_buffer("drift", torch::zeros({2}));
@@ -59,7 +60,8 @@ torch::Tensor mine(const ProcessGroup& group) {
   return torch::randn({8, 3});
 }
 
-/// A forward of that kind; whether all ranks' nets met the same buffer.
+/// Runs a forward of this kind. Returns whether all ranks' nets saw the same
+/// buffer.
 bool meets_equal(
     DistributedDataParallel<DriftNet>& model,
     const ProcessGroup& group,
@@ -78,7 +80,7 @@ bool meets_equal(
   return equal_on_all(group, model->module()->met);
 }
 
-/// What they met in a sequence of forwards: each kind twice, between others.
+/// The results of a sequence of forwards: each kind twice, between others.
 std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
   DistributedDataParallel<DriftNet> model(
       std::make_shared<DriftNet>(group.rank()),
@@ -112,12 +114,12 @@ TEST_CASE("names begin with module.") {
 
 RANKS_TEST("buffers are broadcast before the forwards that Python chooses") {
   REQUIRE(ReducerOptions().buffer_sync() == BufferSync::kPython);
-  // As measured of torch.nn.parallel.DistributedDataParallel.
+  // As measured with torch.nn.parallel.DistributedDataParallel.
   REQUIRE(
       meetings(group, BufferSync::kPython) ==
       std::vector<bool>{
           true, true, true, false, false, true, true, false, false, true});
-  // Before those with gradients to follow.
+  // Before forwards that a backward can follow.
   REQUIRE(
       meetings(group, BufferSync::kTrainingForward) ==
       std::vector<bool>{
@@ -188,7 +190,7 @@ TEST_CASE("arguments and results keep their types and identities") {
   auto& net = *model->module();
   auto x = torch::full({2}, 3.0);
   static_assert(std::is_void_v<decltype(model->forward(x))>);
-  model->forward(x); // writes to what it was given
+  model->forward(x); // writes to its argument
   REQUIRE(x.requires_grad());
   std::vector<torch::Tensor> list{torch::ones({2})};
   static_assert(std::is_same_v<
@@ -218,7 +220,7 @@ TEST_CASE("forward moves its arguments to the device of group and module") {
   const std::vector<torch::Tensor> list{torch::ones({2})};
   REQUIRE(model->forward(list)[0].device() == torch::kMeta);
   REQUIRE(list[0].device() == torch::kCPU);
-  // Where the module is elsewhere, or the option is off, they stay.
+  // If the module is elsewhere, or the option is off, arguments stay.
   DistributedDataParallel<EchoNet> elsewhere(
       std::make_shared<EchoNet>(torch::kCPU), alone);
   REQUIRE(elsewhere->forward(list)[0].is_same(list[0]));

@@ -65,7 +65,7 @@ TEST_CASE("DistributedSampler takes the rank from a group") {
 
 RANKS_TEST("samplers of another dataset or order are refused") {
   const bool other = group.rank() == 1;
-  // Who came first throws in its next wait, and each rank has one text.
+  // The first rank throws in its next wait, and all ranks get one text.
   const auto check = [&](const std::string& text, const auto& construct) {
     const auto own = group.duplicate();
     const auto error = error_on_all(group, [&] {
@@ -108,7 +108,7 @@ RANKS_TEST("samplers of another dataset or order are refused") {
   check(
       "a sampler that only one rank uses needs num_replicas 1 and rank 0",
       [&](const auto& own) {
-        if (other) { // which evaluates alone, say
+        if (other) { // for example, to evaluate alone
           EvaluationSampler(7, own);
         }
         DistributedSampler(100, own);
@@ -130,7 +130,7 @@ RANKS_TEST("samplers that differ do not wait for one that never comes") {
   group.barrier();
 }
 
-/// A store that ends when ranks have told their first texts.
+/// A store that ends when ranks have written their first texts.
 class EndingStore : public c10d::FileStore {
  public:
   using FileStore::FileStore;
@@ -143,7 +143,7 @@ class EndingStore : public c10d::FileStore {
   }
 };
 
-/// Samplers that differ in a store from which no rank learns all texts.
+/// Different samplers, with a store from which no rank reads all texts.
 template <typename Store>
 void compare_with_first(const ProcessGroup& group) {
   const SharedFolder folder;

@@ -1,4 +1,4 @@
-// A rank whose group changes, with this test in ddprun's place.
+// A rank whose group changes; this test replaces ddprun.
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
 #include <tests/support/shared_page.h>
@@ -24,13 +24,13 @@ void wake(std::atomic<uint32_t>& futex) {
   syscall(SYS_futex, &futex, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// Ranks of which some come later, and where they meet.
+/// Ranks, some of which start later, and their rendezvous.
 class Job {
  public:
   Job(int size, const std::function<void()>& body, const char* backend)
       : commands_(commands_of_ranks(size, body, {{"DDP_BACKEND", backend}})) {}
 
-  /// In the first process of the test; its ranks end in the constructor.
+  /// Whether this is the test's first process; ranks end in the constructor.
   bool is_here() const {
     return !commands_.empty();
   }
@@ -100,7 +100,7 @@ void say(const std::string& text) {
   REQUIRE(write(STDOUT_FILENO, line.data(), line.size()) > 0);
 }
 
-/// Notes in the state by how many ranks each step was done.
+/// Records in the state the number of ranks of each step.
 void train(int64_t commit_every = 1) {
   const auto options = ElasticOptions().commit_every(commit_every);
   const auto body = [&](ElasticRun& run) {
@@ -111,7 +111,7 @@ void train(int64_t commit_every = 1) {
     state.add("sizes", sizes).add("step", step);
     const bool found = run.sync(state);
     REQUIRE(found == (step > 0));
-    REQUIRE(step % commit_every == 0); // where a rank was lost
+    REQUIRE(step % commit_every == 0); // if a rank was lost
     REQUIRE(sizes.gt(0).sum().item<int64_t>() == step);
     while (step < kSteps) {
       auto size = torch::ones({1});
@@ -192,7 +192,7 @@ TEST_CASE("ranks go on in a larger group, at the same step") {
     std::this_thread::sleep_for(milliseconds(100));
     job.ask({0, 2});
     job.wait_for_pause({0, 1, 2});
-    job.start(0, 4); // has no state, but rank 0
+    job.start(0, 4); // has no state, but is rank 0
     for (const int each : {0, 1, 2}) {
       job.go_on(each, 3 - each, 4);
     }
@@ -237,7 +237,7 @@ TEST_CASE("nodes that come too late find the training finished") {
           ++calls;
           run.group().barrier();
           say("trains.");
-          std::this_thread::sleep_for(milliseconds(500)); // is asked meanwhile
+          std::this_thread::sleep_for(milliseconds(500)); // pause requested
         });
         say(c10::str("called ", calls, " times."));
       },
@@ -265,7 +265,7 @@ TEST_CASE("a pause sets variables while other threads read some") {
   for (int i = 0; i < 2; ++i) {
     readers.emplace_back([&] {
       while (!done) {
-        variable("DDP_TEST_NOT_SET"); // looks at all that are set
+        variable("DDP_TEST_NOT_SET"); // reads the environment
         std::this_thread::sleep_for(std::chrono::microseconds(10));
       }
     });

@@ -15,7 +15,7 @@ LaunchEnvironment read(
   return read_launch_environment(options, environment_of(variables), pmix);
 }
 
-/// Which rank this is, who says so, and where it was told to meet the others.
+/// This rank's number, its source, and the given address of the rendezvous.
 std::string text_of(const LaunchEnvironment& env) {
   std::ostringstream text;
   text << env.source << ": rank " << env.rank << " of " << env.world_size;
@@ -28,7 +28,7 @@ std::string text_of(const LaunchEnvironment& env) {
   return text.str();
 }
 
-/// The words of the error that they are.
+/// The text of the error that these variables cause.
 std::string error(
     const Variables& variables,
     const ProcessGroupOptions& options = {}) {
@@ -157,7 +157,7 @@ TEST_CASE("backend, device and timeout come from the environment") {
   REQUIRE(complete_options(mpi, environment_of({})).backend() == "mpi");
 }
 
-// Who says which rank this process is, where several could.
+// The source of this process's rank if there are several.
 
 const Variables kMeeting{{"MASTER_ADDR", "n7"}, {"MASTER_PORT", "2000"}};
 
@@ -165,7 +165,7 @@ TEST_CASE("mpirun's ranks find out where to meet by themselves") {
   const auto env = read(kOpenMpi);
   REQUIRE(text_of(env) == "Open MPI: rank 1 of 2, local 1");
   REQUIRE(env.port_count == 1);
-  // mpirun's own host need not be that of rank 0.
+  // mpirun's own host need not be rank 0's.
   const Variables uri{
       {"OMPI_MCA_orte_hnp_uri", "25.0;tcp://10.9.0.1:34439"},
       {"SLURM_LAUNCH_NODE_IPADDR", "10.9.0.1"}};
@@ -251,7 +251,8 @@ TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
   REQUIRE_THAT(
       error(with(with(slurm_task(3), left), kMeeting)),
       Has("SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4"));
-  // All of torchrun's but where to meet: half of it, and it disagrees.
+  // torchrun's variables without an address are incomplete, and contradict Open
+  // MPI's.
   REQUIRE_THAT(
       error(with(kOpenMpi, with(left, {{"LOCAL_RANK", "0"}}))),
       Has("contradict each other"));
@@ -278,7 +279,7 @@ TEST_CASE("ranks that a world of one in the shell parts are told so") {
           "to use Open MPI"));
   REQUIRE_THAT(
       read(with(slurm_task(0), alone)).note, Has("SLURM_STEP_NUM_TASKS=4"));
-  REQUIRE(read(with(kOpenMpi, alone)).note.empty()); // rank 0 says it
+  REQUIRE(read(with(kOpenMpi, alone)).note.empty()); // rank 0 reports it
   REQUIRE(read(with(first, kTorchrunWorker)).note.empty());
   REQUIRE(read(alone).note.empty());
   const auto by_program = ProcessGroupOptions().rank(0).world_size(1);
@@ -345,7 +346,7 @@ TEST_CASE("PMIx is asked how many there are") {
   }
   REQUIRE_THAT(error(pmix), Has("PMIX_RANK is set, but"));
   REQUIRE(read(with(slurm_task(0), pmix)).source == "Slurm");
-  // Open MPI says it all.
+  // Open MPI provides everything.
   const auto unasked = []() -> std::optional<PmixJob> {
     throw std::runtime_error("asked");
   };

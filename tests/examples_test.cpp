@@ -58,7 +58,7 @@ TEST_CASE("what the inference program cannot do it says in one line") {
       error_of(infer(1, {"--input-device", "gpu"})), Has("error: ", "gpu"));
 }
 
-// examples/gan.cpp with several numbers of processes, and gone on with.
+// examples/gan.cpp with several numbers of processes, and resumed.
 
 struct Result {
   double discriminator_loss = 0;
@@ -93,7 +93,7 @@ Result train(int ranks, const std::string& folder, int steps) {
 
 FOLDER_TEST("two nets are trained by several processes as by one") {
   const auto alone = train(1, folder / "1", 40);
-  CHECK(alone.discriminator_loss > 0.1); // neither has won
+  CHECK(alone.discriminator_loss > 0.1); // neither net has won
   CHECK(alone.generator_loss > 0.1);
   for (int ranks : {2, 3}) {
     const auto together = train(ranks, folder / std::to_string(ranks), 40);
@@ -158,7 +158,7 @@ Command resumable(const std::string& folder) {
   return example(3, "resumable", {folder, "--epochs=4"});
 }
 
-/// What follows `start` in the output, up to the line's end.
+/// The text after `start` in the output, up to the line's end.
 std::string after(const std::string& output, const std::string& start) {
   const auto at = output.find(start);
   if (at == std::string::npos) {
@@ -170,7 +170,7 @@ std::string after(const std::string& output, const std::string& start) {
   return line;
 }
 
-/// Runs from its beginning, or where it was stopped, to its end.
+/// Runs from the beginning, or from where it was stopped, to the end.
 std::string parameters_of(const std::string& folder, const std::string& from) {
   const auto output = output_of(resumable(folder));
   REQUIRE(after(output, "resumes from step ") == from);
@@ -212,7 +212,7 @@ FOLDER_TEST("the example of sharded files trains on three ranks") {
   REQUIRE(loss_of(output, "epoch 3") < 0.9 * loss_of(output, "epoch 1"));
   REQUIRE_THAT(output, Has("3300 of 9900 records"));
   REQUIRE_THAT(output, Has("equal on all ranks"));
-  // The files are there for the next run.
+  // The files exist for the next run.
   output_of(example(3, "sharded_files", {"--data", data, "--epochs", "1"}));
 }
 
@@ -230,7 +230,7 @@ FOLDER_TEST("the example of sharded files names a file that is damaged") {
       Has("000001.shard' is corrupt or incomplete"));
 }
 
-// examples/minimal: how little changes, and that it trains alike.
+// examples/minimal: the small difference, and the equal training.
 
 std::vector<double> losses(const std::string& output) {
   std::vector<double> all;
@@ -249,7 +249,7 @@ std::vector<double> train_before(int batch_size, const std::string& file) {
       {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}}));
 }
 
-/// Of all ranks: an epoch's lines one after the other.
+/// The losses of all ranks: an epoch's lines one after the other.
 std::vector<double> train_after(
     int ranks,
     int batch_size,
@@ -270,7 +270,7 @@ TEST_CASE("a trainer becomes one of several by less than ten lines") {
 }
 
 FOLDER_TEST("one process trains after the change as before it") {
-  // One batch of all: the samplers draw different orders.
+  // One batch of all samples, since the samplers draw different orders.
   const auto before = train_before(1200, folder / "before.pt");
   const auto after = train_after(1, 1200, folder / "after.pt");
   REQUIRE(before.size() == 3);

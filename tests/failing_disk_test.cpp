@@ -8,7 +8,7 @@ namespace ddp::test::failing_disk_test {
 
 constexpr int kRanks = 3;
 
-/// A way to save a training, into a folder of its own.
+/// A way to save a training, into a separate folder.
 class Saver {
  public:
   Saver(const std::string& parent, const char* extension, const char* way)
@@ -41,7 +41,7 @@ class Saver {
     manager_->wait();
   }
 
-  /// What `save` says on every rank, which has to be the same; "" for nothing.
+  /// The error of `save`, which must be the same on every rank; "" for none.
   std::string try_save(int64_t step) {
     const auto error = words_of([&] { save(step); });
     for (const auto& other : group_.all_gather(error)) {
@@ -50,12 +50,12 @@ class Saver {
     return error;
   }
 
-  /// The newest step in the folder, which is whole.
+  /// The newest step in the folder, which must be complete.
   int64_t saved_step() const {
     return manager_ ? newest_step_in(folder_) : step_of(path());
   }
 
-  /// The names in the folder that are no checkpoint.
+  /// The names in the folder that are not checkpoints.
   std::vector<std::string> left_behind() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
@@ -107,15 +107,15 @@ struct Disk {
 };
 
 struct Failure {
-  std::string function; // "*": all but close, from `nth` on
+  std::string function; // "*": all except close, from `nth` on
   int nth;
   int error;
   bool no_unnamed;
 };
 
 // A close that fails after the file is on the disk does no harm, and neither
-// does what is removed in vain before its name is used. Without O_TMPFILE the
-// file gets a name.
+// does a failed removal before the name is used. Without O_TMPFILE the file
+// gets a name.
 bool may_be_harmless(const Failure& failure) {
   return failure.function == "close" || failure.function == "remove" ||
       (failure.function == "open" && failure.nth == 1 && !failure.no_unnamed);
@@ -148,8 +148,8 @@ void require_clean(const Saver& saver, const Failure& failure) {
   }
 }
 
-/// Saves step `step` with the failure, after which `step - 1` or `step` is
-/// there, and then step `step + 1`. Returns false where nothing failed.
+/// Saves step `step` with the failure, after which `step - 1` or `step` exists,
+/// and then step `step + 1`. Returns false if nothing failed.
 bool survives(
     Saver& saver,
     const Disk& disk,

@@ -35,7 +35,7 @@ RANKS_TEST("where all ranks fail none waits for the others") {
     detail::report_failure(failing, "boom");
     fastest = std::min(fastest, seconds_since(start));
   }
-  REQUIRE(fastest < 1.5); // 2 where nobody reads it
+  REQUIRE(fastest < 1.5); // 2 if no rank reads it
   meet_at_store(group, {"0", "1", "2"});
 }
 
@@ -57,7 +57,7 @@ RANKS_TEST(
   }
   const auto second = group.duplicate();
   auto tensor = torch::ones({4});
-  if (group.rank() == 1) { // long enough that the others look
+  if (group.rank() == 1) { // long enough that the others check
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
   }
   second.all_reduce(tensor);
@@ -112,7 +112,7 @@ RANKS_TEST(
   if (group.rank() != 1) {
     auto tensor = torch::ones({4});
     const auto start = Clock::now();
-    { // as where an exception comes between
+    { // as if an exception were thrown in between
       const auto work = left->all_reduce_async(tensor);
     }
     left.reset();
@@ -155,7 +155,7 @@ RANKS_TEST(
     } else {
       REQUIRE_THAT(all_reduce_error(handed), Has("gave up"));
     }
-    meet_at_store(group, {"0", "1", "2"}); // nobody ends before
+    meet_at_store(group, {"0", "1", "2"}); // no rank ends before
   }
   group.barrier();
 }

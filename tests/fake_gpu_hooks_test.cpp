@@ -1,5 +1,5 @@
-// Communication hooks on a GPU, where there is none: on a device that notes the
-// order of its streams (support/fake_gpu.h).
+// Communication hooks on a fake GPU, which records the order of its streams
+// (support/fake_gpu.h).
 #include <tests/support/fake_gpu.h>
 #include <tests/support/hook_training.h>
 
@@ -25,7 +25,7 @@ Hooks make_hooks(const ProcessGroup& group) {
           QuantizationOptions().channel_size(512)),
       std::make_shared<HookChain>(Hooks{
           std::make_shared<NoopHook>(),
-          power(3), // of two columns each is added up in another order there
+          power(3), // two columns would be summed in another order
           std::make_shared<AllReduceHook>()}),
       std::make_shared<PostLocalSGDHook>(
           PostLocalSGDOptions().subgroup(group))};

@@ -1,5 +1,5 @@
-// The Reducer's work on a GPU, where there is none: on a device that notes the
-// order of its streams and the host's waits (support/fake_gpu.h).
+// The Reducer's work on a fake GPU, which records the order of its streams and
+// the host's waits (support/fake_gpu.h).
 
 #include <tests/support/fake_gpu.h>
 #include <tests/support/nets.h>
@@ -43,8 +43,8 @@ void require_equal(
   }
 }
 
-/// A net on the device, and one of the same values on the CPU, which each have
-/// a Reducer.
+/// A net on the device, and one with the same values on the CPU, each with a
+/// Reducer.
 template <typename Net>
 struct OnBoth {
   OnBoth(
@@ -60,7 +60,7 @@ struct OnBoth {
     reference->zero_grad(set_to_none);
   }
 
-  /// Backwards of both, of what `loss` makes of a net and its input.
+  /// Runs a backward of `loss` on both nets.
   template <typename Loss>
   void backward(const torch::Tensor& input, const Loss& loss) {
     loss(*net, input.to(fake_gpu::kDevice)).backward();
@@ -150,7 +150,7 @@ FAKE_GPU_TEST("a wrapper's step does not make the host wait for the device") {
     optimizer.zero_grad();
     model->forward(input).pow(2).mean().backward();
     optimizer.step();
-    if (step >= 2) { // the buckets are settled
+    if (step >= 2) { // the buckets are final
       REQUIRE(fake_gpu::host_waits() == before);
     }
   }
@@ -243,7 +243,7 @@ FAKE_GPU_TEST("a model on two devices is averaged on both") {
   auto reference = std::make_shared<TwoPartNet>();
   broadcast_module_state(*reference, group);
   copy_parameters(*reference, *net);
-  if (group.rank() != 0) { // construction has to give it rank 0's
+  if (group.rank() != 0) { // construction must set rank 0's values
     const torch::NoGradGuard no_grad;
     for (auto& parameter : net->parameters()) {
       parameter.add_(group.rank());
@@ -276,7 +276,7 @@ FAKE_GPU_TEST("a model on two devices is averaged on both") {
   }
 }
 
-/// A net of complex numbers, and of some that are not.
+/// A net of complex and real parameters.
 struct ComplexNet : torch::nn::Module {
   torch::Tensor weight = register_parameter(
       "weight",

@@ -1,6 +1,5 @@
-// Steps of a training on a GPU, where there is none: on a device that notes the
-// order of its streams and the host's waits, and repeats what it noted
-// (support/fake_gpu.h).
+// Steps of a training on a fake GPU, which records the order of its streams and
+// the host's waits, and repeats recorded work (support/fake_gpu.h).
 
 #include <tests/support/fake_gpu.h>
 #include <tests/support/gpus.h>
@@ -172,7 +171,7 @@ FAKE_GPU_TEST("ranks queue collectives of several communicators in one order") {
     INFO(queued);
     const auto hash = static_cast<int64_t>(std::hash<std::string>()(queued));
     REQUIRE(equal_on_all(group, torch::tensor(hash, torch::kLong)));
-    if (step > 1) { // the buckets are settled, and go out between the norms
+    if (step > 1) { // the buckets are final, and launched between norms
       REQUIRE_THAT(queued, Has(" on 1\nallreduce of 112 bytes on 2"));
     }
   }

@@ -69,7 +69,7 @@ RANKS_TEST("tensors of any dtype and layout are checked for NaN") {
     if (!tensor.is_floating_point() && !tensor.is_complex()) {
       continue;
     }
-    // Through float: not each dtype can be multiplied.
+    // Through float, since not every dtype can be multiplied.
     const bool real = !tensor.is_complex();
     const auto wide = tensor.to(real ? torch::kFloat : torch::kComplexFloat);
     const auto odd =
@@ -103,7 +103,7 @@ TEST_CASE("a NaN is found wherever it is, and large values are finite") {
       torch::tensor({0.0F, 0.0F, INFINITY, INFINITY}));
   REQUIRE_THAT(counted(z), Has("2 NaN and 2 inf"));
   REQUIRE_THAT(counted(torch::conj(z)), Has("2 NaN and 2 inf"));
-  // What a sparse tensor holds is the sum.
+  // The value of a sparse tensor is the sum.
   const auto twice = torch::sparse_coo_tensor(
       torch::zeros({1, 2}, torch::kLong), torch::full({2}, 3e38), {4});
   REQUIRE_THAT(counted(twice), Has("0 NaN and 1 inf"));

@@ -1,4 +1,4 @@
-// The records of DDP_DEBUG, and what ddp-flightrecorder makes of them.
+// The records of DDP_DEBUG, and the reports of ddp-flightrecorder.
 #include <tests/support/debug_jobs.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -88,7 +88,7 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
               "    rank 0: all_reduce(SUM) of float32 [7]: failed, ",
               "    rank 1: not reached; its last is "
               "collective 2, barrier: completed, "));
-      // Without that rank's.
+      // Without that rank's record.
       REQUIRE_THAT(
           report_of(1, {ended->path(0), ended->path(2)}),
           Has("  collective 3: not all ranks have called it\n"
@@ -190,7 +190,7 @@ TEST_CASE("the record has the last 1,000 collectives") {
       value.fill_(1);
       group.all_reduce(value);
     }
-    group.barrier(); // of which the records of others may know the beginning
+    group.barrier(); // the records of others may contain its start
     raise(SIGUSR1);
   });
   if (ended) {

@@ -30,7 +30,7 @@ at::Tensor gradient_for(const at::Tensor& parameter, int64_t step) {
   return torch::randn(parameter.sizes(), parameter.scalar_type());
 }
 
-/// `late` comes a step later than the others.
+/// The gradient of parameter `late` starts a step later than the others.
 Parameters trained(const MakeOptimizer& make, size_t late = 2) {
   auto parameters = make_parameters();
   const auto optimizer = make(parameters);
@@ -95,7 +95,7 @@ FOLDER_TEST("fused optimizers compute what Python's do, to the last bit") {
   python_output(arguments);
   for (size_t number = 0; number < fused_kinds().size(); ++number) {
     INFO(fused_kinds()[number].python);
-    constexpr size_t kNone = 6; // Python's refuse ones that come later
+    constexpr size_t kNone = 6; // Python's reject late gradients
     const auto ours = trained(fused_kinds()[number].fused, kNone);
     const auto theirs =
         read_checkpoint_file(folder / (std::to_string(number) + ".pt"))

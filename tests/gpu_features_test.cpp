@@ -1,4 +1,4 @@
-// What programs train on GPUs: dtypes, layouts, batch-norm, absences, groups.
+// Training on GPUs: dtypes, layouts, batch-norm, unused parameters, groups.
 
 #include <tests/support/batch_norm.h>
 #include <tests/support/gpus.h>
@@ -194,7 +194,7 @@ GPU_TEST("the wrapper on GPUs gives all ranks rank 0's buffers") {
   }
 }
 
-/// Of its layers one is never used, and one by a single rank now and then.
+/// One layer is never used, and one only by a single rank in some steps.
 struct RareNet : UnevenNet {
   Linear never = linear("never", 7, 5);
   Linear rare = linear("rare", 7, 5);
@@ -221,7 +221,8 @@ GPU_TEST("parameters on GPUs that few ranks use are averaged for 30 steps") {
   }
 }
 
-/// The mean of what all ranks compute, found on each rank by itself.
+/// The mean of all ranks' gradients, computed on each rank without
+/// communication.
 std::vector<at::Tensor> means_alone(const ProcessGroup& group, int step) {
   const auto net = net_on_gpu(group);
   for (int64_t rank = 0; rank < group.size(); ++rank) {
@@ -236,7 +237,7 @@ std::vector<at::Tensor> means_alone(const ProcessGroup& group, int step) {
   return means;
 }
 
-/// A net with a Reducer, all of which runs on a stream of its own.
+/// A net with a Reducer, which both run on a separate stream.
 struct Training {
   explicit Training(const ProcessGroup& group)
       : net(net_on_gpu(group)),
@@ -249,7 +250,7 @@ struct Training {
     std::vector<at::Tensor> means;
   };
 
-  /// What went wrong; empty if nothing. On whatever thread.
+  /// Returns an error; empty if there is none. Runs on any thread.
   std::string run(const std::vector<Step>& steps) const {
     const c10::StreamGuard guard(stream);
     try {
@@ -287,7 +288,7 @@ std::vector<Training::Step> steps_from(
 }
 
 GPU_TEST("Reducers of split and duplicated groups run on two threads") {
-  // Streams that shared a queue of the GPU would wait for each other.
+  // Streams that share a queue of the GPU would wait for each other.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
   const auto reversed = group.split(0, -group.rank());
   REQUIRE(reversed.rank() == 2 - group.rank());
@@ -297,8 +298,8 @@ GPU_TEST("Reducers of split and duplicated groups run on two threads") {
   const auto others = steps_from(group, 2, 12);
   const auto more = steps_from(group, 12, 22);
   torch::cuda::synchronize();
-  // One after another at first: ranks tell each other the order of buckets
-  // there, and autograd has one thread for all backwards on a GPU.
+  // First one after another: in these backwards, ranks exchange the order of
+  // buckets, and autograd has one thread for all backwards on a GPU.
   REQUIRE(first.run(begin) == "");
   REQUIRE(second.run(begin) == "");
   auto beside =
@@ -309,7 +310,7 @@ GPU_TEST("Reducers of split and duplicated groups run on two threads") {
 }
 
 GPU_TEST("batch-norms and two Reducers share a backward over NCCL") {
-  // Each has a communicator of its own.
+  // Each has a separate communicator.
   const auto normed = net_on_gpu<NormNet>(group, 7, 300, 3);
   convert_sync_batchnorm(normed, group);
   const auto net = net_on_gpu(group);

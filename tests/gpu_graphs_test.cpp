@@ -1,5 +1,5 @@
-// Memory on GPUs, and CUDA graphs of what programs train. Needs CUDA's headers:
-// not part of builds without.
+// Memory on GPUs, and CUDA graphs of training steps. Needs CUDA's headers, so
+// builds without CUDA do not contain it.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -17,7 +17,7 @@ using namespace torch::nn;
 /// Tensors that are alive on the GPU, and their bytes.
 std::pair<int64_t, int64_t> memory_of(const ProcessGroup& group) {
   c10::cuda::device_synchronize();
-  // NCCL's watch lets go of what is complete a moment later.
+  // NCCL's watchdog releases completed work a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const auto stats =
       c10::cuda::CUDACachingAllocator::getDeviceStats(group.device().index());
@@ -50,7 +50,7 @@ GPU_TEST("steps on GPUs take no more memory as they go on", 2) {
   };
   train(0, 5);
   const auto [tensors, bytes] = memory_of(group);
-  train(5, 20); // of which the last is as the 5th
+  train(5, 20); // the last step is like the 5th
   const auto [tensors_later, bytes_later] = memory_of(group);
   REQUIRE(tensors_later <= tensors);
   REQUIRE(bytes_later <= bytes);
@@ -99,7 +99,7 @@ GPU_TEST("a wrapper with buffers is replayed as a CUDA graph", 2) {
     }
   }
   REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 8);
-  // Rank 0's statistics, as they were before the last forward, were followed.
+  // All ranks used rank 0's statistics from before the last forward.
   auto& mean = net->norm->running_mean;
   mean.fill_(100. * group.rank());
   graph.replay();
@@ -143,7 +143,7 @@ GPU_TEST("a net with a synchronised batch-norm is replayed as a CUDA graph") {
   }
 }
 
-/// A Reducer's step, captured on a stream of its own and replayed.
+/// A Reducer's step, captured on a separate stream and replayed.
 struct Captured {
   explicit Captured(const ProcessGroup& group, int steps_before = 3)
       : net(net_on_gpu(group)),
@@ -184,7 +184,7 @@ struct Captured {
   std::string refusal;
 };
 
-/// Requires that ranks end without a word, and return the slowest one's time.
+/// Requires that ranks end in time and without a message.
 void check_end(bool graph_first) {
   const auto outcomes = gpu_ranks(2, [graph_first](ProcessGroup group) {
     Captured captured(group);
@@ -199,7 +199,7 @@ void check_end(bool graph_first) {
     c10::cuda::device_synchronize();
     INFO("it took " << seconds_since(start) << " s");
     REQUIRE(seconds_since(start) < (graph_first ? 5 : 15));
-    const auto sum = torch::ones({8}, torch::kCUDA).sum(); // the GPU is of use
+    const auto sum = torch::ones({8}, torch::kCUDA).sum(); // the GPU is usable
     REQUIRE(sum.item<float>() == 8);
   });
   for (const auto& outcome : outcomes) {
@@ -211,7 +211,7 @@ TEST_CASE("a CUDA graph ends before its Reducer and group") {
   check_end(/*graph_first=*/true);
 }
 
-// NCCL keeps a communicator until the graphs that use it are gone.
+// NCCL keeps a communicator until the graphs that use it are destroyed.
 TEST_CASE("a CUDA graph outlives its Reducer and group") {
   check_end(/*graph_first=*/false);
 }
@@ -250,13 +250,13 @@ GPU_TEST("a capture in the second backward is refused, in the third not", 2) {
   REQUIRE(Captured(group, 2).refusal.empty());
 }
 
-// Needs CUDA's headers: not part of builds without.
+// Waits for the GPU, and captures that are rejected.
 
 at::Tensor loss_of(UnevenNet& net, const at::Tensor& input) {
   return net.forward(input).pow(2).mean();
 }
 
-/// Makes LibTorch throw where this process waits for a GPU.
+/// Makes LibTorch throw if this process waits for a GPU.
 class WaitsAreErrors {
  public:
   WaitsAreErrors() {

@@ -66,7 +66,7 @@ GPU_TEST("gradients of uneven inputs on GPUs are divided as was asked for") {
       for (int64_t step = 0; step <= group.rank(); ++step) {
         optimizer.zero_grad();
         (weight * (group.rank() + 1.0)).sum().backward();
-        double sum = 0; // of the ranks that have inputs still
+        double sum = 0; // of the ranks that still have inputs
         for (int64_t rank = step; rank < 3; ++rank) {
           sum += rank + 1.0;
         }

@@ -135,7 +135,7 @@ TEST_CASE("a group over NCCL ends without a word") {
     auto net = net_on_gpu(group);
     Reducer reducer(net, group);
     backward(*net, input_of(group, 0)); // still under way at the end
-    // Or a model could lie on no other device.
+    // Otherwise a model could not be on another device.
     REQUIRE(!group.c10d()->getBoundDeviceId());
   });
   for (const auto& outcome : outcomes) {
@@ -152,7 +152,7 @@ TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
     const auto first = group.device();
     const c10::Device second(
         c10::kCUDA, static_cast<c10::DeviceIndex>(1 - first.index()));
-    torch::manual_seed(group.rank()); // construction has to give it rank 0's
+    torch::manual_seed(group.rank()); // construction must set rank 0's values
     torch::nn::Sequential net(
         torch::nn::Linear(4, 30), torch::nn::Linear(30, 3));
     net[0]->to(first);
@@ -191,7 +191,8 @@ GPU_TEST("complex gradients on GPUs are averaged") {
   }
 }
 
-/// Trains until it throws; the text. `before` is called before each step.
+/// Trains until it throws; returns the text. `before` is called before each
+/// step.
 std::string train_until_failure(
     const ProcessGroup& group,
     const std::function<void(int)>& before) {
@@ -212,7 +213,7 @@ std::string train_until_failure(
 }
 
 /// Trains until rank `killed` is killed in its sixth step, and checks that the
-/// others' end soon, with a reason.
+/// others end soon, with a reason.
 void check_killed(const ProcessGroup& group, int64_t killed) {
   auto start = Clock::now();
   const auto error = train_until_failure(group, [&](int step) {
@@ -225,7 +226,7 @@ void check_killed(const ProcessGroup& group, int64_t killed) {
   REQUIRE(seconds_since(start) < 30);
 }
 
-// Over sockets: NCCL does not notice the end of a process of its own host.
+// Over sockets, since NCCL does not notice the end of a process on its host.
 GPU_TEST(
     "a rank over NCCL is killed: the others end with a reason",
     3,
@@ -262,11 +263,11 @@ GPU_TEST(
   meet_at_store(group, {"0", "1", "2"});
 }
 
-/// Leaves this process's GPU with an error that no later call is without, which
-/// NCCL's thread sees while a collective is under way, and waits for the end.
+/// Causes a permanent error of this process's GPU, which NCCL's thread sees
+/// during a collective, and waits for the end.
 void break_gpu(const ProcessGroup& group) {
   auto tensor = torch::ones({2}, group.device());
-  group.all_reduce(tensor); // the others do not come to it
+  group.all_reduce(tensor); // the others do not call it
   const auto none = torch::full({1}, 5, tensor.options().dtype(torch::kLong));
   torch::ones_like(tensor).index_select(0, none); // an assertion in a kernel
   std::this_thread::sleep_for(std::chrono::minutes(1));
@@ -297,7 +298,7 @@ GPU_TEST(
   group.all_reduce(tensor); // connects the ranks
   if (group.rank() == 0) {
     group.all_reduce(tensor);
-    tensor.sum().item(); // returns when the watch has aborted it
+    tensor.sum().item(); // returns when the watchdog has aborted it
     REQUIRE_THROWS_WITH(
         group.all_reduce(tensor),
         Has("was not complete after 15 s", "flight record of rank 0"));

@@ -17,8 +17,8 @@ using torch::optim::SGDOptions;
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Parameters of several shapes whose gradients are known, and do not depend on
-/// them: rounding errors do not grow over steps.
+/// Parameters of several shapes with known gradients that do not depend on
+/// them, so rounding errors do not grow over steps.
 struct KnownGradients {
   KnownGradients(
       const ProcessGroup& its_group,
@@ -184,11 +184,11 @@ GPU_TEST("a sharded optimizer on GPUs has the bits of the optimizer itself") {
   check_sharded<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
 }
 
-/// A training that a checkpoint has all of.
+/// A training whose whole state is in a checkpoint.
 struct Resumable {
   explicit Resumable(const ProcessGroup& its_group, double first = 0)
       : group(its_group) {
-    if (first != 0) { // values that a load has to replace
+    if (first != 0) { // values that a load must replace
       const torch::NoGradGuard no_grad;
       for (auto& parameter : net->parameters()) {
         parameter.fill_(first);
@@ -254,7 +254,7 @@ Made rows() {
   });
 }
 
-/// The indices of all batches, which have to be on the device and whole.
+/// The indices of all batches, which must be on the device and complete.
 template <typename Batches>
 std::vector<int64_t> indices_in(Batches& batches, c10::Device device) {
   std::vector<int64_t> indices;

@@ -8,7 +8,7 @@ namespace ddp::test::grad_scaler_test {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// One parameter and an optimizer of it.
+/// One parameter and its optimizer.
 struct Training {
   at::Tensor weight = torch::ones({2}).requires_grad_();
   torch::optim::SGD optimizer{{weight}, /*lr=*/1.};

@@ -1,4 +1,4 @@
-// Where gradients lie, and what a step asks the allocator for.
+// The memory of gradients, and the allocations of a step.
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
@@ -38,8 +38,7 @@ RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
 }
 
 RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
-  // Sizes at which the way of copying changes, and offsets that are not
-  // aligned.
+  // Sizes at which the copying method changes, and unaligned offsets.
   for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
     std::vector<at::Tensor> parameters;
     for (const int64_t size : {3, 32769, 1, 1048579, 2097153}) {
@@ -57,7 +56,7 @@ RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
       auto loss = torch::zeros({}, dtype);
       for (const auto& parameter : parameters) {
         weights.push_back(torch::randn(parameter.sizes()).to(dtype));
-        // Of the ranks one has a gradient that is not zero: no sum rounds.
+        // Only one rank has a gradient that is not zero, so no sum rounds.
         const bool mine = step % group.size() == group.rank();
         loss = loss + (parameter * weights.back() * mine).sum();
       }
@@ -70,7 +69,7 @@ RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Sanitizers have an allocator of their own.
+// Sanitizers replace the allocator.
 RANKS_TEST(
     "a step asks the system for no fresh pages",
     1,
@@ -92,7 +91,7 @@ RANKS_TEST(
   train(5);
   const auto before = page_faults();
   train(10);
-  // A step's gradients are 6400 pages. One of them may come and go.
+  // A step's gradients are 6400 pages. One gradient may be allocated and freed.
   REQUIRE((page_faults() - before) / 10 < 6400 / 2);
 }
 #endif

@@ -1,4 +1,4 @@
-// What several ranks would be told, a program that runs alone is told too.
+// A program that runs alone gets the same errors and warnings as several ranks.
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
@@ -100,7 +100,7 @@ TEST_CASE("alone, check_finite finds what is not finite in any step") {
     net.second->weight.fill_(std::numeric_limits<float>::infinity());
   }
   CHECK_THROWS_WITH(net.backward(), Has("first."));
-  Reducer anew(net, ProcessGroup()); // the first one is of no use any more
+  Reducer anew(net, ProcessGroup()); // the first one is no longer usable
   CHECK_NOTHROW(net.backward());
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   const auto mine = net.first->weight.grad().clone();
   net.backward();
   CHECK(net.first->weight.grad().equal(mine));
-  // The first has done all it does.
+  // The first Reducer has completed its checks.
   Reducer another(net, ProcessGroup(), options);
   CHECK(looks());
 }

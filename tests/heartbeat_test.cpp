@@ -14,7 +14,7 @@ constexpr int kSteps = 3;
 
 using Page = SharedPage<HeartbeatPage>;
 
-/// The activity where it is not being written.
+/// The activity, read while it is not being written.
 std::string activity_of(const Page& page) {
   for (;;) {
     const auto before = page->sequence.load();
@@ -41,8 +41,8 @@ void wait_for_release() {
   sigwait(&signals, &number);
 }
 
-/// Three steps of several buckets each, in the last of which rank 1 waits until
-/// it is released, and a barrier, where it waits again.
+/// Runs three steps of several buckets each, and a barrier. Rank 1 waits until
+/// it is released in the last step, and again before the barrier.
 void train() {
   const auto signals = release_signal();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

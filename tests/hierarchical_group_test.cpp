@@ -1,5 +1,5 @@
 // Groups over the hierarchical backend: shared memory within hosts, which are
-// made up here, and gloo between them.
+// simulated, and gloo between them.
 
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
@@ -12,7 +12,7 @@ namespace ddp::test::hierarchical_group_test {
 
 using Hosts = std::vector<std::string>;
 
-/// A group of the same ranks that takes them to be on `hosts`.
+/// A group of the same ranks that assumes that they are on `hosts`.
 ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
   auto& impl = detail::ProcessGroupImpl::of(world);
   impl.hosts = hosts;
@@ -33,7 +33,7 @@ void check_group(const ProcessGroup& group) {
   group.all_reduce(sum);
   REQUIRE(torch::equal(sum, torch::full({1'500'000}, size * (size + 1) / 2.0)));
   REQUIRE(group.broadcast(std::to_string(group.rank()), 1) == "1");
-  // Of lengths that differ.
+  // Tensors of different lengths.
   const auto all = group.all_gather(torch::arange(group.rank()));
   for (int64_t rank = 0; rank < size; ++rank) {
     REQUIRE(torch::equal(all[rank], torch::arange(rank)));

@@ -1,4 +1,5 @@
-// What the hierarchical backend computes, however the ranks lie on hosts.
+// The results of the hierarchical backend, for several placements of ranks on
+// hosts.
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/hierarchical.h>
@@ -16,7 +17,7 @@ const std::vector<Hosts> kPlacements{
     {"a", "b", "a", "b"},
     {"a", "b", "c", "b", "a"}};
 
-/// Runs `check` on the ranks of each placement, over gloo within hosts and, of
+/// Runs `check` on the ranks of each placement, over gloo within hosts and, for
 /// the last two, over shared memory.
 template <typename Check>
 void everywhere(Check check) {
@@ -62,7 +63,7 @@ void check_sums(
 }
 
 void check_lengths(const BackendPtr& backend) {
-  // Several chunks, of which the last is short; one element; none.
+  // Several chunks with a short last one; one element; none.
   check_sums(backend, 1'700'001, {Kind::SUM, Kind::AVG});
   check_sums(backend, 1);
   check_sums(backend, 0);
@@ -184,7 +185,7 @@ void check_bits(const BackendPtr& backend, const ProcessGroup& group) {
     return tensors[0];
   };
   const auto first = sum();
-  // Reduced in place within the host, where it has several ranks.
+  // Reduced in place within a host that has several ranks.
   Tensors shared{
       backend->supportsTensorAlloc(0)
           ? backend->allocateTensor(values.numel(), values.options())
@@ -221,7 +222,7 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
 TEST_CASE("over several hosts every dtype is reduced that shared memory does") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
     check_reductions(backend);
-    // A part of each rank, and to one: also of what gloo does not know.
+    // Reduce-scatter and reduce, also of dtypes that gloo does not support.
     const int64_t size = backend->getSize();
     const auto rank = backend->getRank();
     for (const auto dtype : {torch::kShort, torch::kComplexFloat}) {
@@ -285,7 +286,7 @@ RANKS_TEST("two backends do not wait for each other", 3) {
   auto values = values_of_all(3, 1000);
   Tensors first{values[group.rank()].clone()};
   Tensors second{values[group.rank()].clone()};
-  // Each rank begins with another.
+  // Ranks begin with different backends.
   const bool even = group.rank() % 2 == 0;
   const auto a = (even ? one : two)->allreduce(even ? first : second, {});
   const auto b = (even ? two : one)->allreduce(even ? second : first, {});

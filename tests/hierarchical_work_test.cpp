@@ -1,5 +1,5 @@
-// How operations of the hierarchical backend end, call back and are broken off;
-// what it refuses, and what it says where a part fails.
+// The ends, callbacks and aborts of operations of the hierarchical backend, its
+// rejected calls, and its errors if a part fails.
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
@@ -13,14 +13,14 @@ using Future = c10::ivalue::Future;
 
 const Hosts kHosts{"a", "a", "b", "b"};
 
-/// What the ranks' ones add up to.
+/// Checks the sum of the ranks' ones.
 void check_sum(const BackendPtr& backend) {
   Tensors tensors{torch::ones({5})};
   backend->allreduce(tensors, {})->wait();
   REQUIRE(tensors[0].eq(backend->getSize()).all().item<bool>());
 }
 
-/// Rank 0 goes on while the others wait for it.
+/// Rank 0 continues while the others wait for it.
 void let_rank_0_be_first(const ProcessGroup& group) {
   if (group.rank() > 0) {
     group.store()->wait({"rank 0 waits"});
@@ -33,8 +33,8 @@ void let_others_go(const ProcessGroup& group) {
   }
 }
 
-/// Ends amid an all-reduce to which the last rank does not come, with `end`,
-/// after which the backend's owner is gone.
+/// Ends the backend by `end` during an all-reduce that the last rank does not
+/// enter.
 template <typename End>
 void check_prompt_end(End end, const std::string& reason) {
   ranks(4, [&](ProcessGroup group) {
@@ -117,7 +117,7 @@ class DoneWork : public c10d::Work {
   }
 };
 
-/// A part that fails when `trouble` says why.
+/// A part that fails with the error `trouble`, unless that is empty.
 class FakePart : public c10d::Backend {
  public:
   FakePart() : Backend(0, 2) {}
@@ -204,7 +204,7 @@ TEST_CASE("a barrier is one of what went directly before it, too") {
   Fakes fakes;
   Tensors tensors{torch::ones({4})};
   fakes.backend->barrier({})->wait();
-  fakes.backend->send(tensors, 1, 0)->wait(); // which the others do not call
+  fakes.backend->send(tensors, 1, 0)->wait(); // the others do not call it
   fakes.backend->barrier({})->wait();
   REQUIRE(fakes.flat->barriers == 0);
   fakes.backend->alltoall(tensors, tensors, {})->wait();

@@ -1,11 +1,11 @@
-// Parameters and buffers that ranks keep for themselves, of other shapes.
+// Parameters and buffers that are local to ranks, with different shapes.
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 namespace ddp::test::ignored_parameters_test {
 
-/// A layer that all ranks have, and one whose size is each rank's own.
+/// A layer that all ranks have, and one whose size depends on the rank.
 struct OwnPartNet : LayeredNet {
   torch::nn::Linear shared = linear("shared", 4, 3);
   torch::nn::Linear own;
@@ -83,7 +83,7 @@ RANKS_TEST("a Reducer's parameters are those that it manages") {
   REQUIRE(parameters.size() == 2);
   REQUIRE(parameters[0].is_same(net->shared->weight));
   REQUIRE(parameters[1].is_same(net->shared->bias));
-  net->shared->bias.set_requires_grad(false); // which it still knows
+  net->shared->bias.set_requires_grad(false); // the Reducer still has it
   REQUIRE(reducer.parameters().size() == 2);
 }
 

@@ -1,4 +1,4 @@
-// What a join cannot work with.
+// Arguments and calls that a join rejects.
 #include <ddp/ddp.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -9,8 +9,8 @@ torch::Tensor loss_of(torch::nn::Linear& net) {
   return net->forward(torch::ones({1, 4})).sum();
 }
 
-/// Two nets with a Reducer each, of which the lower one is used on both sides
-/// of the upper one.
+/// Two nets with a Reducer each, the lower of which is used on both sides of
+/// the upper one.
 struct Two {
   explicit Two(
       const ProcessGroup& its_group,
@@ -79,11 +79,11 @@ RANKS_TEST("a list of joinables that cannot be is refused") {
   rejected(
       {two.first.joinable(), two.first.joinable()}, "is in the list twice");
   rejected({}, "the list of joinables is empty");
-  Join join(group, two.joinables()); // nothing was left
+  Join join(group, two.joinables()); // no rejected Join remains
 }
 
 TEST_CASE("lists of joinables of different lengths are told to all ranks") {
-  for (const int64_t live : {0, 1, 3}) { // so many ranks have inputs
+  for (const int64_t live : {0, 1, 3}) { // the number of ranks with inputs
     ranks(3, [live](ProcessGroup group) {
       Two two(group);
       const auto error = words_of<c10::ValueError>([&] {
@@ -102,7 +102,7 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
 }
 
 RANKS_TEST("a second Join on a group is refused at once") {
-  Two two(group); // with a duplicate of the group each
+  Two two(group); // each with a duplicate of the group
   torch::nn::Linear apart(4, 4);
   const auto part = group.split(0);
   Reducer third(apart, part);

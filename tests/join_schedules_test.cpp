@@ -1,4 +1,4 @@
-// Random numbers of steps on each rank, against one process.
+// Random numbers of steps on each rank, compared with one process.
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -39,7 +39,7 @@ struct Schedule {
     return result;
   }
 
-  /// Which branch a rank takes, some in some steps.
+  /// Whether a rank takes the left branch in a step.
   bool goes_left(int64_t rank, int64_t step) const {
     return !branches || (rank + step) % 2 == 0;
   }
@@ -68,7 +68,7 @@ torch::optim::SGD optimizer_of(const torch::nn::Module& net) {
       net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
 }
 
-/// What the ranks compute, in one process.
+/// Computes the ranks' result in one process.
 std::shared_ptr<BranchNet> train_alone(const Schedule& schedule) {
   const auto net = start_net(schedule.seed);
   auto optimizer = optimizer_of(*net);
@@ -102,7 +102,7 @@ std::shared_ptr<BranchNet> train_alone(const Schedule& schedule) {
   }
 }
 
-/// The difference from what one process computes.
+/// The difference from the result of one process.
 double train_joined(const Schedule& schedule, const ProcessGroup& group) {
   const auto net = start_net(schedule.seed);
   EitherWay<BranchNet> model(net, group, schedule.wrapped, schedule.options());

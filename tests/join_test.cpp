@@ -19,7 +19,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
     torch::Tensor own;
     {
       auto join = model.join();
-      // Ranks 1 and 2 last as long as each other: 2 is asked.
+      // Ranks 1 and 2 have equally many steps: 2 is chosen.
       const std::vector<int64_t> steps = {1, 4, 4, 0};
       for (int64_t i = 0; i < steps[static_cast<size_t>(group.rank())]; ++i) {
         optimizer.zero_grad();
@@ -38,7 +38,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
     }
     const auto all = group.all_gather(own);
     REQUIRE(net->norm->running_mean.equal(all[2]));
-    // The next loop works on.
+    // The next loop works.
     optimizer.zero_grad();
     const auto x = torch::randn({5, 4});
     model.forward(x).sum().backward();
@@ -52,11 +52,11 @@ RANKS_TEST("a forward after a join agrees on who sends buffers") {
   const auto x = torch::randn({5, 4});
   {
     const torch::NoGradGuard no_grad;
-    model->forward(x); // nobody sends before the next one
+    model->forward(x); // no rank sends before the next forward
   }
   {
     auto join = model->join();
-    if (group.rank() != 1) { // which keeps what it knew
+    if (group.rank() != 1) { // it keeps its state
       model->forward(x).sum().backward();
     }
   }
@@ -83,7 +83,7 @@ RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
            : "Detected at least one rank that exhausted inputs. Throwing "
              "across all ranks."));
   net->zero_grad();
-  loss_of(net, group.rank()).backward(); // is still of use
+  loss_of(net, group.rank()).backward(); // is still usable
   REQUIRE(net->weight.grad().item<float>() == 1);
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("communication hooks take part in a join") {
       const auto own = net->weight.detach().clone();
       join.finish();
       REQUIRE(equal_on_all(group, net->weight.detach()));
-      if (group.rank() == 2) { // which went on longest
+      if (group.rank() == 2) { // it continued longest
         REQUIRE(own.equal(net->weight));
       }
     });
@@ -163,11 +163,11 @@ RANKS_TEST("an exception leaves a join as it is") {
   } catch (const std::invalid_argument& error) {
     REQUIRE(std::string(error.what()) == "the program's own");
   }
-  auto join = reducer.join(); // was left
+  auto join = reducer.join(); // the first one was left
   loss_of(net, 1).backward();
 }
 
-/// A program's own collective: the number of samples of all ranks.
+/// A collective of the program: the number of samples of all ranks.
 class SampleCount : public Joinable {
  public:
   explicit SampleCount(ProcessGroup group) : group_(std::move(group)) {}

@@ -4,7 +4,7 @@
 
 namespace ddp::test::large_sampler_test {
 
-/// The most memory this process ever had, in GB.
+/// The peak memory of this process, in GB.
 double peak_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

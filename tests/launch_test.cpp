@@ -86,7 +86,7 @@ TEST_CASE("alone, the same program is a group of one") {
 
 TEST_CASE("torchrun's restart starts a clean attempt") {
   // torchrun keeps one store for all attempts; most of its restarts of gloo
-  // programs fail on the keys of the attempt before.
+  // programs fail on the keys of the previous attempt.
   const auto port = std::to_string(free_port());
   for (const auto& standalone :
        {std::string("--standalone"), "--master-port=" + port}) {

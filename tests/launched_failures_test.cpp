@@ -1,4 +1,4 @@
-// What ddprun says of ranks that use ddp and fail.
+// ddprun's reports about ranks that use ddp and fail.
 #include <tests/support/failures.h>
 #include <tests/support/launched.h>
 #include <nlohmann/json.hpp>
@@ -97,7 +97,7 @@ TEST_CASE("of a hang it is told where each rank is") {
 using std::chrono::seconds;
 
 TEST_CASE("an exception that a rank does not catch reaches its peers") {
-  for (const int failing : {2, 0}) { // 0 takes the store with it
+  for (const int failing : {2, 0}) { // with rank 0, the store ends
     ranks(4, RankOptions(kPrompt).exit_codes({{failing, 134}}), [failing] {
       const auto group = init_process_group(kTimeout);
       if (group.rank() == failing) {

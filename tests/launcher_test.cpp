@@ -1,4 +1,4 @@
-// The launcher's parts that need no process.
+// Parts of the launcher that need no process.
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/rank_environment.h>
@@ -10,7 +10,7 @@ namespace ddp::test::launcher_test {
 
 using Texts = std::vector<std::string>;
 
-// Pieces as emitted; "|" marks where one does not end its line.
+// The emitted pieces; "|" marks a piece that does not end its line.
 Texts split(const Texts& chunks) {
   Texts pieces;
   const auto emit = [&](std::string_view text, bool ends_line) {

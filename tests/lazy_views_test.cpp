@@ -6,12 +6,12 @@
 
 namespace ddp::test::lazy_views_test {
 
-// Gradients and arguments whose memory is not what they read as: LibTorch
+// Gradients and arguments whose memory differs from their values: LibTorch
 // negates and conjugates lazily, by a flag on a view.
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Reads as `values`, but holds their negatives.
+/// Has the values `values`, but stores their negatives.
 at::Tensor lazily_negated(const at::Tensor& values) {
   const auto real = at::zeros_like(values);
   const auto result = at::imag(at::conj(at::complex(real, -values)));
@@ -19,7 +19,7 @@ at::Tensor lazily_negated(const at::Tensor& values) {
   return result;
 }
 
-/// Reads as `values`, but holds their conjugates.
+/// Has the values `values`, but stores their conjugates.
 at::Tensor lazily_conjugated(const at::Tensor& values) {
   const auto result = at::conj(at::conj_physical(values));
   REQUIRE(result.is_conj());
@@ -30,8 +30,7 @@ at::Tensor leaf(const at::Tensor& values) {
   return values.detach().clone().set_requires_grad(true);
 }
 
-/// Parameters of all the shapes and layouts that a gradient's way may treat
-/// differently.
+/// Parameters of all shapes and layouts that a reduction may treat differently.
 Tensors make_parameters(at::ScalarType dtype) {
   const auto complex = at::toComplexType(dtype);
   const auto make = [](at::IntArrayRef sizes, at::ScalarType type) {
@@ -53,9 +52,8 @@ Tensors make_parameters(at::ScalarType dtype) {
       make({2, 3}, complex)};
 }
 
-/// The same gradient, which its memory holds in one of three ways: as dense
-/// negatives, as those in another order, and with a gap behind each element or
-/// as conjugates.
+/// The same gradient, stored in one of three ways: as dense negatives, as
+/// negatives in another order, or with gaps (as conjugates if it is complex).
 at::Tensor held_as(const at::Tensor& gradient, int way) {
   if (way == 2) {
     return gradient.is_complex() ? lazily_conjugated(gradient)
@@ -117,7 +115,7 @@ RANKS_TEST("a negated view of a gradient's slice is no gradient in its place") {
     parameter.sum().backward();
   }
   const auto grad = parameter.grad();
-  // On one rank only: where all negate, a mean is right by chance.
+  // On one rank only: if all negate, a mean is right by chance.
   parameter.mutable_grad() =
       group.rank() == 1 ? at::_neg_view(grad) : grad.neg_();
   (parameter * 3).sum().backward();
@@ -127,7 +125,7 @@ RANKS_TEST("a negated view of a gradient's slice is no gradient in its place") {
 RANKS_TEST("collectives take tensors that are negated or conjugated lazily") {
   const auto numbers = at::arange(1, 5, at::kDouble);
   const auto complex = at::complex(numbers, -numbers);
-  // On one rank only: where all hold the opposite, a sum is right by chance.
+  // On one rank only: if all store the opposite, a sum is right by chance.
   const bool lazy = group.rank() == 1;
   for (const auto& values : {numbers, complex}) {
     const auto make = [&, values = values] {

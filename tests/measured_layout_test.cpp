@@ -11,7 +11,8 @@ using detail::end_of_reductions;
 using detail::ReductionCost;
 using detail::TimedGradient;
 
-/// The earliest end, and the fewest buckets for it, by trying every cut.
+/// The earliest end, and the smallest number of buckets for it, by trying every
+/// cut.
 std::pair<double, size_t> best_of_all(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost) {
@@ -36,7 +37,7 @@ ReducerOptions measured() {
   return ReducerOptions().bucket_layout(BucketLayout::kMeasured);
 }
 
-/// Backwards after which buckets are settled, as the header says.
+/// The number of backwards after which buckets are final, as the header states.
 constexpr int64_t kSettled = 16;
 
 struct Run : Twins<UnevenNet> {

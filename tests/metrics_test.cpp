@@ -1,4 +1,4 @@
-// What programs print of a training: values over all ranks.
+// Values over all ranks, which programs print during a training.
 #include <tests/support/failures.h>
 
 #include <ddp/metrics.h>
@@ -7,7 +7,7 @@ namespace ddp::test::metrics_test {
 
 TEST_CASE("sum and mean of a number are the same on all ranks") {
   ranks(3, [](ProcessGroup group) {
-    // Only in the order of the ranks is it 1.
+    // Only a sum in the order of the ranks is 1.
     const double values[] = {1e300, -1e300, 1.0};
     REQUIRE(sum(values[group.rank()], group) == 1.0);
     REQUIRE(mean(static_cast<double>(group.rank()), group) == 1.0);
@@ -17,7 +17,7 @@ TEST_CASE("sum and mean of a number are the same on all ranks") {
 }
 
 RANKS_TEST("a mean is not taken for a sum", 3) {
-  // As where rank 0 has a batch more than the others.
+  // As if rank 0 had one batch more than the others.
   const auto error = error_of<c10::ValueError>(
       [&] { group.rank() == 0 ? mean(2.5, group) : sum(2.5, group); });
   REQUIRE_THAT(

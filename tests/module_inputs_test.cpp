@@ -22,7 +22,7 @@ void visit_tensors(Unique& value, Visitor&& visitor) {
   visitor(value.tensor);
 }
 
-/// What a forward would get for `argument`.
+/// The input of a forward for `argument`.
 template <typename Argument>
 ModuleInput<Argument&&> input(
     Argument&& argument,
@@ -85,7 +85,7 @@ TEST_CASE("an argument without tensors is passed itself, wherever it goes") {
   int number = 1;
   check_same(number, kThere);
   check_same(std::vector<std::string>{"a"}, kThere);
-  check_same(Tensor(), kThere); // undefined: it is nowhere
+  check_same(Tensor(), kThere); // undefined: it has no device
   check_same(std::optional<Tensor>(), kThere);
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("a copy with its tensors moved is passed otherwise") {
   REQUIRE(moved.first[0].sizes() == torch::IntArrayRef({2}));
   REQUIRE(!moved.first[1].defined());
   REQUIRE(moved.first[2].is_same(batch.first[2])); // was there already
-  for (size_t i = 0; i < 3; ++i) { // the caller's are what they were
+  for (size_t i = 0; i < 3; ++i) { // the caller's are unchanged
     REQUIRE(batch.first[i].is_same(before.first[i]));
   }
 }
@@ -167,7 +167,7 @@ TEST_CASE("arguments that kernels take are let through") {
   check_on(net, there, Tensor(), std::optional<Tensor>(), std::string("x"));
   check_on(net, torch::tensor(0.5)); // CPU scalars go with all devices
   REQUIRE_THROWS(check_on(net, torch::tensor({0.5})));
-  check_on(Net(kHere), torch::ones({2})); // where a buffer is
+  check_on(Net(kHere), torch::ones({2})); // a buffer is there
 }
 
 TEST_CASE("a module on several devices takes arguments from all") {

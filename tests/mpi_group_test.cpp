@@ -1,4 +1,4 @@
-// Groups over MPI: the backend, and communicators that the program has.
+// Groups over MPI: the backend, and communicators of the program.
 #include <ddp/backends/mpi.h>
 #include <tests/support/backend_checks.h>
 #include <tests/support/launched.h>
@@ -40,7 +40,7 @@ TEST_CASE("a rank that exits with an error ends the job over MPI") {
 TEST_CASE("a program with another MPI trains, but not over MPI") {
   const std::string other = "libother_mpi.so";
   need_backend(other);
-  // LD_PRELOAD takes no path with a space in it.
+  // LD_PRELOAD accepts no path with a space.
   const TemporaryFolder folder;
   const auto link = folder / other;
   std::filesystem::create_symlink(program(other), link);

@@ -1,7 +1,6 @@
-// How operations of the MPI backend go on, end and are waited for; what it does
-// not take, and tensors longer than one call of MPI may take; then its sums of
-// sparse tensors, which are gloo's bit for bit, and communication hooks over
-// it.
+// Progress, ends and waits of the MPI backend's operations; rejected arguments;
+// tensors longer than one call of MPI may take; sums of sparse tensors, with
+// gloo's bits; and communication hooks.
 #include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
 #include <tests/support/hook_training.h>
@@ -69,7 +68,7 @@ TEST_CASE("an operation that is left in flight does not keep the job alive") {
   });
   if (outcome) {
     INFO(outcome->output);
-    REQUIRE(outcome->exit_code != 0); // mpirun saw it
+    REQUIRE(outcome->exit_code != 0); // mpirun noticed it
     REQUIRE(outcome->seconds < seconds(15));
   }
 }
@@ -126,7 +125,7 @@ void check_refusals(const BackendPtr& backend) {
   REQUIRE_THAT(error(torch::ones({2}, torch::kLong), Kind::AVG), Has("AVG"));
   REQUIRE_THAT(
       error(torch::ones({2}, torch::kComplexFloat), Kind::MAX), Has("MAX"));
-  // Nothing of this was sent.
+  // Nothing was sent by these calls.
   REQUIRE(error(torch::ones({2}), Kind::SUM).empty());
   Tensors two{torch::ones({2}), torch::ones({2})};
   REQUIRE_THROWS_AS(backend->allreduce(two), c10::ValueError);
@@ -189,11 +188,11 @@ MPI_TEST("tensors of any size are passed in pieces where they are long", 4) {
   }
 }
 
-// Who starts and ends MPI, and which communicators there are.
+// The start and end of MPI, and communicators.
 
 namespace mpi = backends::mpi;
 
-/// Runs mpi_host on 4 ranks and checks that it ends well.
+/// Runs mpi_host on 4 ranks and requires success.
 void host(const std::string& level, const std::string& when) {
   const auto outcome = mpirun(4, {{program("mpi_host"), level, when}, {}});
   INFO(level << ", " << when);
@@ -226,7 +225,7 @@ MPI_TEST("communicators split and tell each other texts", 4) {
   REQUIRE(world->broadcast(rank == 0 ? text : "other") == text);
   REQUIRE(world->broadcast(rank == 0 ? "" : "other").empty());
 
-  // Ranks 3, 2, 1 in this order; rank 0 in none.
+  // Ranks 3, 2, 1 in this order; rank 0 is in no part.
   const auto part = world->split(rank == 0 ? -1 : 5, -rank);
   REQUIRE((part == nullptr) == (rank == 0));
   if (part) {
@@ -240,7 +239,7 @@ MPI_TEST("communicators split and tell each other texts", 4) {
     REQUIRE(sums[0].eq(6).all().item<bool>());
   }
   REQUIRE_THROWS_AS(world->split(-2, 0), c10::ValueError);
-  // Groups come and go.
+  // Groups can be created and destroyed repeatedly.
   for (int i = 0; i < 50; ++i) {
     const auto backend = world->create(mpi_timeout(std::chrono::seconds(10)));
     backend->barrier({})->wait();
@@ -264,7 +263,7 @@ MPI_TEST("operations keep their order around sums of sparse tensors") {
   std::vector<std::vector<Tensors>> gathered;
   std::vector<WorkPtr> works;
   for (int64_t i = 0; i < 20; ++i) {
-    // All but the last operation meet ranks that are not there yet.
+    // Before all except the last operation, some ranks are late.
     if (i % 3 == rank) {
       Tensors late{torch::ones({100000})};
       other->allreduce(late)->wait();
@@ -324,7 +323,7 @@ TEST_CASE("hooks average over MPI, those of several collectives too") {
   }
   mpi_ranks(3, [] {
     const auto group = init_process_group(ProcessGroupOptions().backend("mpi"));
-    const auto full_rank = PowerSGDOptions() // so that it is exact
+    const auto full_rank = PowerSGDOptions() // which makes it exact
                                .start_iteration(2)
                                .matrix_approximation_rank(100)
                                .min_compression_rate(0);

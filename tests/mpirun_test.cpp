@@ -11,7 +11,7 @@ TEST_CASE("mpirun's ranks meet without being told where") {
   const auto output =
       output_of({"-x", "DDP_BACKEND=gloo", "-n", "4", program("group_member")});
   check_lines(output, 4, "gloo");
-  // On one host nobody else can connect.
+  // On one host, no other host can connect.
   REQUIRE(output.find("open sockets 1") == std::string::npos);
   check_lines(output_of({"-n", "1", program("group_member")}), 1, "none");
 }

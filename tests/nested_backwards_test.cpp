@@ -40,7 +40,7 @@ TEST_CASE("a reduction in a backward older than one before nests deeply") {
   auto one = parameter("one");
   nested.begin(8);
   nested.arrive(one, 8);
-  nested.begin(-1); // outside of any
+  nested.begin(-1); // outside of any backward
   REQUIRE(!nested.may_come_again(one));
   nested.begin(7);
   REQUIRE(nested.may_come_again(one));

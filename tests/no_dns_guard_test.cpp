@@ -1,4 +1,5 @@
-// LibTorch's lookups of names for its messages, which no name server needs see.
+// LibTorch's lookups of names for its messages, which must not reach a name
+// server.
 #include <tests/support/catch.h>
 
 #include <common/file_descriptor.h>
@@ -11,7 +12,8 @@
 
 namespace ddp::test::no_dns_guard_test {
 
-/// A name server that never answers, which this thread asks meanwhile.
+/// A name server that never answers, which this thread uses during the object's
+/// life.
 class MuteNameServer {
  public:
   MuteNameServer() : socket_(socket(AF_INET, SOCK_DGRAM, 0)) {

@@ -1,4 +1,4 @@
-// Many operations of a group at a time, and barriers beside them.
+// Many concurrent operations of a group, with barriers in between.
 #include <tests/support/ranks.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,7 +14,8 @@ using std::chrono::seconds;
 const auto kGloo = ProcessGroupOptions().backend("gloo");
 const auto kShm = ProcessGroupOptions().backend("shm");
 
-/// Sums and broadcasts of small tensors, waited for in an order of each rank's.
+/// Sums and broadcasts of small tensors, waited for in a different order on
+/// each rank.
 void check_many(const ProcessGroup& group) {
   constexpr int64_t kCount = 1000;
   const auto size = group.size();
@@ -41,7 +42,7 @@ void check_many(const ProcessGroup& group) {
   }
 }
 
-/// Barriers, and what waits at once, among operations that have been started.
+/// Barriers, and collectives that wait immediately, among started operations.
 void check_barriers(const ProcessGroup& group) {
   std::vector<torch::Tensor> sums;
   std::vector<Work> works;
@@ -63,8 +64,8 @@ void check_barriers(const ProcessGroup& group) {
   }
 }
 
-/// Of four ranks, the first two pass a barrier of theirs before the others come
-/// to one.
+/// Of four ranks, the first two pass their barrier before the others enter
+/// theirs.
 void check_parts(const ProcessGroup& group) {
   const auto part = group.split(group.rank() / 2);
   const auto store = group.store();

@@ -42,8 +42,8 @@ Run start(const MakeOptimizer& make) {
   return run;
 }
 
-/// The optimizer that continues from a copy of the parameters, and of the state
-/// unless it forgets that.
+/// An optimizer that continues from a copy of the parameters, and also of the
+/// state unless `forgets` is true.
 Run go_on(const MakeOptimizer& make, const Run& from, bool forgets = false) {
   auto run = start(make);
   const torch::NoGradGuard no_grad;
@@ -193,7 +193,7 @@ TEST_CASE("an optimizer that nobody knows is refused by name") {
   REQUIRE_THROWS_WITH(optimizer_state(other), Has("Other"));
 }
 
-// A scheduler that follows a metric goes on as one that never stopped.
+// A scheduler that follows a metric resumes as if it had never stopped.
 
 using Scheduler = torch::optim::ReduceLROnPlateauScheduler;
 
@@ -213,7 +213,8 @@ struct PlateauRun {
     state.add("optimizer", optimizer).add("scheduler", scheduler);
   }
 
-  /// The learning rates of epochs whose metric gets better, and then does not.
+  /// The learning rates of epochs whose metric first improves, and then does
+  /// not.
   std::vector<double> train(int begin, int end) {
     std::vector<double> rates;
     for (int epoch = begin; epoch < end; ++epoch) {
@@ -267,7 +268,7 @@ FOLDER_TEST("a plateau scheduler goes on with the same learning rates") {
 
 TEST_CASE("a plateau scheduler's state has Python's names") {
   PlateauRun run(Scheduler::min);
-  run.train(0, 7); // two that were no better
+  run.train(0, 7); // the last two did not improve
   const auto state = scheduler_state(run).toGenericDict();
   REQUIRE(state.size() == 4);
   REQUIRE(state.at("best").toDouble() == 6.0);

@@ -362,7 +362,7 @@ RANKS_TEST(
     "every pair of options gives plain autograd's gradients",
     3,
     ProcessGroupOptions(),
-    RankOptions().timeout(std::chrono::seconds(200))) {
+    RankOptions().timeout(std::chrono::seconds(400))) {
   const auto& all = features();
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = i; j < all.size(); ++j) {

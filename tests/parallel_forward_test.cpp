@@ -10,7 +10,7 @@ namespace ddp::test::parallel_forward_test {
 
 using torch::Tensor;
 
-/// Integers, of which any order of sums gives the same bits.
+/// Integers, whose sums have the same bits in any order.
 Tensor whole_numbers(at::IntArrayRef sizes) {
   return torch::randint(-4, 5, sizes).to(torch::kFloat);
 }
@@ -47,7 +47,8 @@ std::shared_ptr<CountingNet> make_net() {
   return std::make_shared<CountingNet>();
 }
 
-/// What another rank than the root passes: nothing, or what shall be ignored.
+/// The argument of a rank other than the root: undefined, or a tensor to
+/// ignore.
 Tensor ignored(int64_t rank) {
   return rank % 2 ? torch::ones({9, 9}, torch::kInt) : Tensor();
 }
@@ -89,7 +90,7 @@ void check_batches(const ProcessGroup& group) {
   }
 }
 
-/// Fails on some ranks of a batch.
+/// Fails on some ranks.
 Tensor fail(const Tensor& share, const ProcessGroup& group) {
   if (group.rank() == 1) {
     throw std::runtime_error("boom \"quoted\"\nand more");
@@ -170,8 +171,8 @@ RANKS_TEST("any module and anything that can be called is run") {
   };
   same_on_all(without_gradients, batch + 1);
 
-  // The first forward of its own brings rank 0's buffers, and all ranks have
-  // to come to it.
+  // The wrapper's first own forward broadcasts rank 0's buffers, and all ranks
+  // must take part.
   torch::nn::BatchNorm1d norm(4);
   norm->eval();
   const auto normal = norm->forward(batch).detach();
@@ -192,7 +193,7 @@ RANKS_TEST("a forward that throws on some ranks is an error on all, at once") {
       "boom \"quoted\"\nand more; rank 2: forward threw: bang");
   check_usable(group);
   REQUIRE_THAT(forward_error(group, fails, 2), !Has("rank 2"));
-  REQUIRE(forward_error(group, fails, 1).empty()); // these two do not run
+  REQUIRE(forward_error(group, fails, 1).empty()); // two ranks do not run
   const auto returns_nothing = [&](const Tensor& share) {
     return group.rank() == 1 ? Tensor() : share;
   };

@@ -53,8 +53,8 @@ void check_noticed(
   REQUIRE_THAT(outcome.output, Has(first_difference));
 }
 
-// Two ranks would prove nothing: every order of addition gives the same bits
-// there, and so do multiplication and division.
+// Two ranks would prove nothing: every order of addition gives the same bits,
+// and so do multiplication and division.
 TEST_CASE("three ranks equal Python's DistributedDataParallel bit for bit") {
   check_equal(3);
 }

@@ -11,7 +11,7 @@ namespace ddp::test::pitfalls_test {
 
 namespace nn = torch::nn;
 
-/// With single spaces, for the page breaks lines.
+/// The text with single spaces, since the page breaks lines.
 std::string one_line(const std::string& text) {
   std::istringstream words(text);
   std::string result;
@@ -38,11 +38,10 @@ void check_message(const std::string& title, const std::string& message) {
       std::regex_replace(expected, special, R"(\$&)"),
       std::regex(R"((\\\.){3})"),
       ".*");
-  // A rank's CHECK would not be heard.
   REQUIRE(std::regex_match(seen, std::regex(pattern)));
 }
 
-/// What `action` throws.
+/// The text of the error that `action` throws.
 std::string error_of(const std::function<void()>& action) {
   try {
     action();
@@ -68,7 +67,7 @@ struct CellsInVector : LayeredNet {
   }
 };
 
-/// Only holds what it does not register.
+/// Holds layers that it does not register.
 struct NothingRegistered : nn::Module {
   std::vector<nn::Linear> cells{nn::Linear(4, 4)};
 };
@@ -121,7 +120,7 @@ RANKS_TEST("pitfall: a function that means another instance") {
 }
 
 RANKS_TEST("pitfall: replicas that start different") {
-  torch::manual_seed(group.rank()); // as of a program that set no seed
+  torch::manual_seed(group.rank()); // as in a program that sets no seed
   nn::Linear net(4, 2);
   const Reducer reducer(net, group);
   verify_same_parameters(*net, group);
@@ -147,7 +146,7 @@ RANKS_TEST("pitfall: a batch that the ranks do not divide") {
   check_message("batch-plan", error_of([&] {
                   plan_batches(BatchPlanOptions().global_batch(256), group);
                 }));
-  // A set smaller than the ranks gives each an index all the same.
+  // Each rank gets an index even if there are fewer samples than ranks.
   DistributedSampler sampler(2, group);
   sampler.reset();
   REQUIRE(sampler.next(1).has_value());
@@ -157,13 +156,13 @@ FOLDER_TEST("pitfall: a file that several processes wrote") {
   const auto path = folder / "net.pt";
   nn::Linear net(64, 64);
   torch::save(net, path);
-  { // what another process wrote over it
+  { // another process overwrites a part
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(2000);
     file << std::string(5000, 'x');
   }
   check_message("damaged-file", error_of([&] { load_checkpoint(path, *net); }));
-  // Our own file, of which one byte is another.
+  // A file of ddp with one changed byte.
   const auto own = folder / "net.safetensors";
   save_checkpoint(own, *net);
   {

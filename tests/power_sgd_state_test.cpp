@@ -1,4 +1,4 @@
-// What PowerSGD keeps from one step, or run, to the next.
+// The state that PowerSGD keeps between steps and between runs.
 #include <tests/support/hook_training.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
@@ -7,7 +7,7 @@
 
 namespace ddp::test::power_sgd_state_test {
 
-/// A training that ends after some steps, and may go on in another object.
+/// A training run that stops after some steps; another object may resume it.
 struct Run {
   Run(const ProcessGroup& own_group,
       const PowerSGDOptions& options,
@@ -59,7 +59,7 @@ RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
       Run first(group, options, in_half);
       first.train_to(stop);
       first.state.save(path, group);
-      first.train_to(stop + 1); // the file does not follow
+      first.train_to(stop + 1); // after the save
       for (const int64_t before : {0, 4}) { // fresh, and in use
         Run resumed(group, options, in_half);
         resumed.train_to(before);
@@ -69,7 +69,7 @@ RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
         REQUIRE(resumed.has_bits_of(whole));
       }
       Run forgetful(group, options, in_half);
-      forgetful.train_to(8 - stop); // at other gradients
+      forgetful.train_to(8 - stop); // with other gradients
       REQUIRE(!forgetful.has_bits_of(whole));
     }
   };
@@ -94,7 +94,7 @@ RANKS_TEST("each rank's errors are in the state, and only there") {
     REQUIRE(equal_on_all(group, factors.toTensor()));
   }
 
-  // Of another number of ranks: all but the errors.
+  // From another number of ranks: everything but the errors is loaded.
   auto dict = run.state.state_dict(group).deepcopy();
   auto list = dict.toGenericDict().at("reducer_of_each_rank").toList();
   list.pop_back();

@@ -66,7 +66,7 @@ RANKS_TEST("matrices of low rank are averaged exactly, and vanilla before") {
       const auto result = run.step(left.matmul(right) * (group.rank() + step));
       const auto error = result - left.matmul(right) * (1 + step);
       INFO("step " << step << ", error " << largest(error));
-      if (whole && step > 1) { // not of low rank as a square
+      if (whole && step > 1) { // the square is not of low rank
         REQUIRE(largest(error) > 0.1);
       } else {
         REQUIRE(largest(error) < 1e-3);

@@ -63,7 +63,7 @@ TEST_CASE("all_reduce adds, averages and finds extremes") {
 }
 
 RANKS_TEST("all_gather takes uneven tensors, scalars and strings") {
-  const auto rank = group.rank(); // rank 0 has nothing to give
+  const auto rank = group.rank(); // rank 0's tensor is empty
   const auto gathered = group.all_gather(torch::full({rank, 2}, rank));
   for (int64_t r = 0; r < 3; ++r) {
     REQUIRE(gathered[r].equal(torch::full({r, 2}, r)));
@@ -92,8 +92,8 @@ RANKS_TEST("a duplicate's collectives do not mix with the original's") {
   const auto other = group.duplicate();
   auto first = torch::ones({1});
   auto second = torch::full({1}, 10.0);
-  // Started in another order on rank 0: on one communicator the two would
-  // be taken for each other.
+  // Rank 0 starts them in another order: a shared communicator would mix them
+  // up.
   Work a, b;
   if (group.rank() == 0) {
     a = group.all_reduce_async(first);
@@ -109,7 +109,7 @@ RANKS_TEST("a duplicate's collectives do not mix with the original's") {
 }
 
 RANKS_TEST("a group that the program has already is used") {
-  REQUIRE(group.local_rank() == group.rank()); // found, as nobody gives them
+  REQUIRE(group.local_rank() == group.rank()); // derived, not given
   REQUIRE(group.local_size() == 3);
   const auto handed = ProcessGroup::from_c10d(group.c10d());
   REQUIRE(handed.rank() == group.rank());
@@ -123,7 +123,7 @@ TEST_CASE("ranks may leave in any order, the store's host first") {
   for (int round = 0; round < 3; ++round) {
     ranks(4, [] {
       auto group = init_process_group();
-      if (group.rank() != 0) { // long enough for rank 0 to be gone
+      if (group.rank() != 0) { // until rank 0 has exited
         const auto parent = getppid();
         REQUIRE(parent > 0);
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -158,7 +158,7 @@ RANKS_TEST("rank 0 does not leave before all have read its store") {
   }
   detail::connect(second);
   if (group.rank() == 0) {
-    _exit(0); // the store goes with it
+    _exit(0); // the store ends as well
   }
 }
 
@@ -170,7 +170,8 @@ RANKS_TEST("shutdown ends the group in all copies") {
   REQUIRE_THROWS_WITH(copy.all_reduce(tensor), Has("was shut down"));
 }
 
-// Until each has said that it waits in its next collective.
+// Returns once every other rank has reported that it waits in its next
+// collective.
 void wait_for_the_others(const ProcessGroup& group) {
   const auto& impl = detail::ProcessGroupImpl::of(group);
   const auto waits = [](const auto& rank) {

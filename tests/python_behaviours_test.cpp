@@ -3,10 +3,10 @@
 
 namespace ddp::test::python_behaviours_test {
 
-// What the tests of Python's DistributedDataParallel ask of it, of an attached
-// Reducer: docs/parity.md lists which is which.
+// The tests of Python's DistributedDataParallel, applied to an attached
+// Reducer. docs/parity.md lists the counterparts.
 
-/// Multiplies, but gives the factor no gradient unless told.
+/// Multiplies, but computes the factor's gradient only on request.
 struct MayForget : torch::autograd::Function<MayForget> {
   static torch::Tensor forward(
       torch::autograd::AutogradContext* context,
@@ -149,7 +149,7 @@ RANKS_TEST("gradients have their parameter's memory format") {
 RANKS_TEST("a tensor hook sees and may change this rank's own gradient") {
   auto weight = torch::ones({2}, torch::requires_grad());
   Reducer reducer({weight}, group);
-  at::Tensor seen; // it is kept: the bucket's slice is other memory
+  at::Tensor seen; // stays valid: not the bucket's memory
   weight.register_hook([&](const at::Tensor& grad) {
     seen = grad;
     return grad * 3;

@@ -5,8 +5,8 @@
 
 namespace ddp::test::python_buckets_test {
 
-// What the tests of Python's DistributedDataParallel ask of its buckets: their
-// sizes, order and times.
+// The tests of Python's DistributedDataParallel for its buckets: their sizes,
+// order and times.
 
 constexpr double kMiB = 1 << 20;
 
@@ -18,7 +18,7 @@ std::vector<at::Tensor> parameters(size_t count, int64_t elements) {
   return result;
 }
 
-/// Uses the last parameter last, so that gradients come in reverse order.
+/// Uses the last parameter last: gradients become ready in reverse order.
 void backward(const std::vector<at::Tensor>& parameters) {
   auto loss = torch::zeros({}, torch::kDouble);
   for (const auto& parameter : parameters) {
@@ -37,7 +37,7 @@ std::vector<size_t> sizes(const Reducer& reducer) {
   return result;
 }
 
-/// How many parameters each bucket has in the first backward and after it.
+/// The number of parameters per bucket, in the first backward and after it.
 Sizes sizes_of(
     const ProcessGroup& group,
     const std::vector<at::Tensor>& parameters,
@@ -65,7 +65,7 @@ RANKS_TEST("a bucket closes at its cap to the byte") {
           ReducerOptions()
               .first_bucket_cap_mb(400 / kMiB)
               .bucket_cap_mb(801 / kMiB)) == Sizes{{5}, {1, 3, 1}});
-  // In the first backward buckets lie in reverse order.
+  // In the first backward, buckets are in reverse order.
   REQUIRE(
       sizes_of(
           group,
@@ -78,7 +78,7 @@ RANKS_TEST("the default caps are 1 MiB for the first bucket and 25 MiB") {
   const int64_t mebibyte = (1 << 20) / 4;
   REQUIRE(
       sizes_of(group, parameters(27, mebibyte), {}) == Sizes{{27}, {1, 25, 1}});
-  // Four bytes less in each: one more has to come.
+  // Each has four bytes less, so a bucket needs one more to reach its cap.
   REQUIRE(
       sizes_of(group, parameters(29, mebibyte - 1), {}) ==
       Sizes{{29}, {2, 26, 1}});
@@ -134,7 +134,7 @@ RANKS_TEST("the timeline has each bucket's bytes, and its times in order") {
         return bucket.done.has_value();
       });
     };
-    while (!done()) { // the communicating thread notes it beside us
+    while (!done()) { // set by the communicating thread
       timeline = reducer.timeline();
     }
     REQUIRE(timeline.step == step);
@@ -165,7 +165,7 @@ RANKS_TEST("each bucket is launched before backward ends, from the second on") {
   Reducer reducer(
       net, group, ReducerOptions().record(true).bucket_cap_mb(1e-6));
   net->forward(batch(group, 0, 7)).sum().backward();
-  // When the first layer's gradient comes, those of the last are on the way.
+  // The last layers' buckets are launched before the first layer's gradient.
   size_t launched = 0;
   net->first->weight.register_hook([&](const at::Tensor&) {
     for (const auto& bucket : reducer.timeline().buckets) {

@@ -6,13 +6,13 @@
 
 namespace ddp::test::python_construction_test {
 
-// What the tests of Python's DistributedDataParallel ask of its construction:
+// The tests of Python's DistributedDataParallel for its construction:
 // comparisons over ranks.
 
 using Net = std::shared_ptr<torch::nn::Module>;
 using Linear = torch::nn::LinearImpl;
 
-/// A net that one rank makes in another way, and what all ranks are told.
+/// A net that one rank makes differently, and the error on all ranks.
 struct Case {
   int64_t odd_rank;
   std::function<Net(bool odd)> make;
@@ -80,7 +80,7 @@ std::vector<Case> cases() {
        {"on rank 1, parameter 0 is b Float [2]",
         "on rank 0, it is a Float [2]",
         "parameter 1 is a"}},
-      {0, // rank 0 too may be the odd one
+      {0, // rank 0 may be the odd one
        with_names("ab", "a"),
        {"parameter 1", "b Float [2]", "none", "on rank 1, "}},
       {2,
@@ -104,7 +104,7 @@ RANKS_TEST("what differs in a rank's model is refused on all by name") {
       REQUIRE_THAT(text, Has(expected));
     }
   }
-  // Not where buffers stay each rank's own.
+  // Ignored buffers are not compared.
   const auto own = ReducerOptions().parameters_to_ignore({"seen"});
   Reducer ignoring(with_buffer(group.rank() == 1), group, own);
 }

@@ -1,4 +1,4 @@
-// Communication hooks and model averagers against Python's, bit for bit.
+// Communication hooks and model averagers, compared with Python's bit for bit.
 #include <tests/support/hook_training.h>
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
@@ -14,7 +14,7 @@ std::shared_ptr<CommHook> power(const PowerSGDOptions& options) {
   return std::make_shared<PowerSGDHook>(options);
 }
 
-/// By Python's names in comm_hooks.py.
+/// The hooks by their names in comm_hooks.py.
 Hooks make_hooks(const ProcessGroup& group) {
   Hooks hooks;
   hooks.emplace_back("fp16", fp16_compress_hook());

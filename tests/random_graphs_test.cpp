@@ -5,20 +5,20 @@
 
 namespace ddp::test::random_graphs_test {
 
-// Random nets in random loops, against the contract of Reducer worked out by
-// each process alone, in fp64. A failure names its seed: DDP_TEST_SEED runs
-// that graph alone, DDP_TEST_GRAPHS sets how many there are.
+// Random nets in random loops, compared with Reducer's contract, which each
+// process computes alone in fp64. A failure names its seed: DDP_TEST_SEED runs
+// that graph alone. DDP_TEST_GRAPHS is the number of graphs.
 
 constexpr int kRanks = 3;
 
-/// A rank's forwards of one pass, and what they ran on.
+/// A rank's forwards of one pass, and their interpreters.
 struct Forwards {
   std::deque<Interpreter> interpreters;
-  /// One for each backward; undefined where there is nothing to derive.
+  /// One for each backward; undefined if it does not require a gradient.
   std::vector<at::Tensor> losses;
 };
 
-/// Runs the forwards of a pass, `place.forward` counting. `forwards` has to
+/// Runs the forwards of a pass, numbered by `place.forward`. `forwards` must
 /// outlive their backward.
 void run_forwards(
     const Graph& graph,
@@ -43,7 +43,7 @@ void run_forwards(
   }
 }
 
-/// Does to a gradient what is done between two steps.
+/// Handles a gradient between two steps.
 void handle(at::Tensor& gradient, Handling handling) {
   if (!gradient.defined()) {
     return;
@@ -63,9 +63,9 @@ bool is_narrow(const at::Tensor& parameter) {
   return parameter.element_size() == 2;
 }
 
-/// What each rank's gradients ought to be. Forwards run in fp64, but in the
-/// parameters' own dtypes where one is narrow: too little of a gradient is left
-/// by cancellation there.
+/// The expected gradients of each rank. Forwards run in fp64, but in the
+/// parameters' dtypes if one is narrow: cancellation leaves too little of a
+/// gradient there.
 class Reference {
  public:
   /// `size` is the number of ranks.
@@ -93,7 +93,7 @@ class Reference {
     }
   }
 
-  /// Works out what the backwards of a pass are going to add.
+  /// Computes the contributions of a pass's backwards.
   void prepare(size_t step, size_t pass) {
     contributions_.assign(size_, {});
     for (int64_t rank = 0; rank < size_; ++rank) {
@@ -117,7 +117,7 @@ class Reference {
     }
   }
 
-  /// Whether any rank has something new since the last reduction.
+  /// Whether any rank has contributed since the last reduction.
   bool used(size_t parameter) const {
     return std::any_of(used_.begin(), used_.end(), [&](const auto& used) {
       return used[parameter];
@@ -146,7 +146,7 @@ class Reference {
     return gradients_[rank][parameter];
   }
 
-  /// What the numbers that a gradient was added up from were like.
+  /// The magnitude of the summands of a gradient.
   double magnitude(size_t parameter) const {
     return magnitudes_[parameter];
   }
@@ -189,7 +189,7 @@ class Reference {
   int64_t size_;
   std::vector<at::Tensor> parameters_;
   std::vector<double> magnitudes_;
-  // By rank:
+  // Per rank.
   std::vector<std::vector<std::vector<at::Tensor>>> contributions_;
   std::vector<std::vector<at::Tensor>> gradients_;
   std::vector<std::vector<bool>> used_;

@@ -1,4 +1,4 @@
-// The tests' own processes.
+// The processes that the tests start.
 
 #include <tests/support/child.h>
 #include <tests/support/ranks.h>

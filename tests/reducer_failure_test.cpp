@@ -9,8 +9,8 @@
 
 namespace ddp::test::reducer_failure_test {
 
-// The timeout of a group is ten minutes here: what does not fail by itself
-// hangs until the harness ends it.
+// The timeout of a group is ten minutes here: a test whose ranks do not fail at
+// once hangs until the harness ends it.
 
 void backward(UnevenNet& net, const ProcessGroup& group) {
   const auto dtype = net.first->weight.scalar_type();
@@ -93,7 +93,7 @@ RANKS_TEST(
   const auto check = [](const ProcessGroup& own,
                         const std::function<void()>& step) {
     step();
-    if (own.rank() == 0) { // longer than others wait without saying so
+    if (own.rank() == 0) { // long enough for a wait to be reported
       std::this_thread::sleep_for(std::chrono::seconds(3));
     }
     step();
@@ -114,7 +114,7 @@ RANKS_TEST(
 }
 
 TEST_CASE("where the store's process is stopped the others' waits still end") {
-  // Each asks the store of something else.
+  // Each case makes a different request to the store.
   for (const std::string asks : {"unused", "unfrozen", "buckets"}) {
     ranks(3, [asks] {
       const auto group = init_process_group(
@@ -133,13 +133,13 @@ TEST_CASE("where the store's process is stopped the others' waits still end") {
       }
       const auto processes = group.all_gather(std::to_string(getpid()));
       if (group.rank() == 0) {
-        // When the others have told the store what they have.
+        // After the others have written their keys to the store.
         std::this_thread::sleep_for(std::chrono::seconds(1));
         raise(SIGSTOP);
         return;
       }
       REQUIRE_THROWS(step());
-      if (group.rank() == 1) { // a moment for rank 2's wait to end as well
+      if (group.rank() == 1) { // until rank 2's wait has ended too
         std::this_thread::sleep_for(std::chrono::seconds(3));
         kill(std::stoi(processes[0]), SIGCONT);
       }
@@ -165,7 +165,7 @@ RANKS_TEST("a rank that fails is named where ranks compare what is unfrozen") {
   group.barrier();
 }
 
-/// The text with which a backward fails, or none.
+/// The error of a backward, or an empty string.
 std::string failure_of(BranchNet& net, const ProcessGroup& group) {
   try {
     net.forward(batch(group, 0, 4), true).sum().backward();

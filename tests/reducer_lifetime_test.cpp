@@ -67,7 +67,7 @@ RANKS_TEST("a net that was replaced after the Reducer is missed at its end") {
   auto net = make_net();
   auto reducer = std::make_unique<Reducer>(net, group);
   net = make_net();
-  REQUIRE(warnings_of([&] { backward(net); }).empty()); // nobody can see it
+  REQUIRE(warnings_of([&] { backward(net); }).empty()); // not detectable yet
   const auto texts = warnings_of([&] { reducer.reset(); });
   REQUIRE(texts.size() == 1);
   REQUIRE_THAT(texts[0], Has("Was the net replaced"));
@@ -83,7 +83,7 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
       }
       net->second = net->replace_module("second", Linear(3, 2));
       const auto run = [&] {
-        warnings_of([&] { net->backward(); }); // of the new one's, too
+        warnings_of([&] { net->backward(); }); // also of the new layer
       };
       REQUIRE_THROWS_WITH(
           run(), Has("second.", "no longer belongs to the Reducer's module"));

@@ -1,4 +1,4 @@
-// A Reducer that goes on with another's layout.
+// A Reducer that resumes with the layout of another.
 #include <tests/support/ivalue_text.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -11,7 +11,7 @@ using c10::IValue;
 
 constexpr int64_t kSteps = 6;
 
-/// Gradients come in another order than parameters are registered in.
+/// Gradients become ready in another order than that of registration.
 struct ShuffledNet : LayeredNet {
   torch::nn::Linear a = linear("a", 29, 31);
   torch::nn::Linear b = linear("b", 37, 29);
@@ -26,7 +26,7 @@ struct ShuffledNet : LayeredNet {
 struct Run {
   Run(const ProcessGroup& own_group, const ReducerOptions& options)
       : group(own_group),
-        // Of which there are many here: connections take their time.
+        // There are many Reducers here, and connections take time.
         reducer(net, group, ReducerOptions(options).share_communicator(true)) {
     state.add("net", net).add("optimizer", optimizer).add("step", step);
     state.add("reducer", reducer);
@@ -62,7 +62,7 @@ ReducerOptions small_buckets() {
   return ReducerOptions().bucket_cap_mb(0.002);
 }
 
-/// The state without its part for the Reducer, which a fresh one supplies.
+/// The state, but with the Reducer part of a fresh run.
 IValue forget_layout(const IValue& state, const Run& fresh) {
   auto dict = state.deepcopy();
   dict.toGenericDict().insert_or_assign(
@@ -70,8 +70,7 @@ IValue forget_layout(const IValue& state, const Run& fresh) {
   return dict;
 }
 
-/// `learns` is after how many steps the order of gradients is learned; 0:
-/// never.
+/// The order of gradients is known after `learns` steps; 0: never.
 void compare(
     const ProcessGroup& group,
     const ReducerOptions& options,
@@ -103,7 +102,7 @@ void compare(
     REQUIRE((forgetful.reducer.buckets() == layout) == !learned);
     forgetful.train_to(kSteps);
     REQUIRE(forgetful.reducer.buckets() == whole.reducer.buckets());
-    // Another order of buckets may give other bits, and need not.
+    // Another order of buckets may change bits, but need not.
     if (learns == 0 || stop == 0) {
       REQUIRE(forgetful.has_bits_of(whole));
     }
@@ -157,7 +156,7 @@ RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
       parameter.set_requires_grad(true);
     }
     backward(*net);
-    for (const bool frozen : {false, true}) { // when it goes on
+    for (const bool frozen : {false, true}) { // when it resumes
       const auto resumed_net = make(frozen);
       Reducer resumed(resumed_net, group, options);
       resumed.load_state_dict(whole.state_dict());
@@ -167,7 +166,7 @@ RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
       for (auto& parameter : resumed_net->b->parameters()) {
         parameter.set_requires_grad(true);
       }
-      backward(*resumed_net); // takes it in as the first run did
+      backward(*resumed_net); // adds it as the first run did
       REQUIRE(resumed.buckets() == whole.buckets());
       for (const auto& parameter : resumed_net->parameters()) {
         REQUIRE(parameter.grad().defined());
@@ -183,7 +182,7 @@ RANKS_TEST("the options of the run that goes on decide") {
 
   Run larger(group, ReducerOptions());
   larger.reducer.load_state_dict(state);
-  REQUIRE(larger.reducer.buckets().size() == 1); // of another order, though
+  REQUIRE(larger.reducer.buckets().size() == 1); // but in another order
   REQUIRE(larger.reducer.buckets() != Run(group, {}).reducer.buckets());
 
   const auto never = small_buckets().find_unused_parameters(true);

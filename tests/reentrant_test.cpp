@@ -25,7 +25,7 @@ struct Layers : LayeredNet {
   }
 };
 
-/// Compares a net with checkpoints with one without.
+/// Compares a net with checkpoints and one without.
 void compare(
     const ProcessGroup& group,
     const std::vector<int>& repeats,
@@ -70,7 +70,7 @@ RANKS_TEST("a net that is one checkpoint is one reduction") {
 }
 
 RANKS_TEST("checkpoints inside checkpoints, past the engine's limit") {
-  // At a depth of 60 the engine goes on in another thread.
+  // At a depth of 60 the engine continues in another thread.
   for (const int depth : {2, 70}) {
     auto w = torch::ones({2}, torch::kDouble).requires_grad_();
     auto v = torch::ones({2}, torch::kDouble).requires_grad_();
@@ -108,7 +108,7 @@ RANKS_TEST("an undefined gradient in a checkpoint comes like any other") {
   for (int step = 0; step < 4; ++step) {
     checkpoint(w * x, segment).sum().backward();
     REQUIRE(w.grad().eq(2).all().item<bool>());
-    w.mutable_grad().zero_(); // which looks like a change by backward
+    w.mutable_grad().zero_(); // looks like a change by backward
   }
 }
 

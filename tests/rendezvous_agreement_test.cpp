@@ -1,4 +1,4 @@
-// What ranks have to agree on before they form a group.
+// The settings on which ranks must agree before they form a group.
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
 
@@ -19,11 +19,11 @@ TEST_CASE("ranks that were told different sizes all say so at once") {
 }
 
 STARTED_TEST("a rank beyond rank 0's world is told so at once") {
-  const auto size = own_rank() == 2 ? 3 : 2; // rank 2 is none to rank 0
+  const auto size = own_rank() == 2 ? 3 : 2; // outside rank 0's world
   const auto flag = folder + "rank 2 comes";
   if (own_rank() == 2) {
     std::ofstream(flag).flush();
-  } else if (own_rank() == 1) { // or the two would begin without it
+  } else if (own_rank() == 1) { // ranks 0 and 1 must not start without it
     await(flag);
     std::this_thread::sleep_for(std::chrono::seconds(3));
   }
@@ -84,7 +84,7 @@ STARTED_TEST("times that differ between ranks are told of, once") {
 
 STARTED_TEST("a rank outside the world is told of on all ranks") {
   const auto start = Clock::now();
-  const bool outside = own_rank() == 2; // was told to be rank 7
+  const bool outside = own_rank() == 2; // has RANK=7
   REQUIRE_THROWS_WITH(
       init_process_group(ProcessGroupOptions().rank(outside ? 7 : own_rank())),
       Has("rank 7 is outside the world: WORLD_SIZE is 3, "

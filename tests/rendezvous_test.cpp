@@ -17,7 +17,7 @@ ProcessGroupOptions short_wait() {
   return ProcessGroupOptions().timeout(std::chrono::seconds(5));
 }
 
-/// Of a launcher, or another program.
+/// The store of a launcher or of another program.
 c10::intrusive_ptr<c10d::Store> store_at(int port) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -28,7 +28,7 @@ c10::intrusive_ptr<c10d::Store> store_at(int port) {
 
 TEST_CASE("ranks that never come are named on every rank that did") {
   const auto outcomes = ranks(2, [] {
-    // Ranks 1 and 3 of four; the world is larger than what is started.
+    // Ranks 0 and 2 of four: two ranks are not started.
     const auto rank = own_rank() * 2;
     const auto options = short_wait().world_size(4).rank(rank);
     REQUIRE_THROWS_WITH(
@@ -41,7 +41,7 @@ TEST_CASE("ranks that never come are named on every rank that did") {
 }
 
 STARTED_TEST("a rank that comes when the group has formed is told so") {
-  // The last process comes late, as rank 2 of 3 or again as rank 1.
+  // The last process joins late, as rank 2 of 3 and as a second rank 1.
   const auto formed = folder + "formed";
   const auto both_said = folder + "said";
   const auto start = [](int64_t rank, int64_t size) {
@@ -65,14 +65,14 @@ STARTED_TEST("a rank that comes when the group has formed is told so") {
   std::ofstream(both_said).flush();
 }
 
-/// As torchrun does, whose store it is.
+/// The environment that torchrun sets, whose agent holds the store.
 RankOptions with_store_at(int port) {
   return RankOptions().environment(
       {{"MASTER_PORT", std::to_string(port)},
        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 
-/// Returns when rank 0 has received that rank.
+/// Returns when rank 0 has accepted that rank.
 void await_joined(int64_t rank) {
   const auto lobby = detail::connect_to_store(
       read_launch_environment({}), "127.0.0.1", std::chrono::seconds(30));
@@ -91,7 +91,7 @@ TEST_CASE("two processes of one RANK are told of on all ranks at once") {
       : nullptr;
   const auto outcomes =
       ranks(4, launchers_store ? with_store_at(port) : RankOptions(), [late] {
-        // Rank 3 was told to be rank 1.
+        // The last process has rank 1.
         const auto rank = own_rank() == 3 ? 1 : own_rank();
         if (late && own_rank() == 3) {
           await_joined(1);
@@ -112,7 +112,7 @@ TEST_CASE("two processes of RANK 0 with a launcher's store: one tells") {
   const int port = free_port();
   const bool starts = !std::getenv("DDP_TEST_CALL");
   const auto store = starts ? store_at(port) : nullptr;
-  ranks(3, with_store_at(port), [&] { // rank 2 was told to be rank 0
+  ranks(3, with_store_at(port), [&] { // process 2 has rank 0
     const auto rank = own_rank() % 2;
     try {
       (void)init_process_group(short_wait().rank(rank));
@@ -137,7 +137,7 @@ STARTED_TEST("a rank 0 that never comes is named", 1) {
 
 STARTED_TEST("a rank 0 that stops while ranks meet holds up nobody", 2) {
   const auto flag = folder + "pid";
-  // Rank 2 never comes.
+  // Rank 2 never joins.
   const auto options = short_wait().world_size(3);
   if (own_rank() == 0) {
     std::thread stopping([&] {
@@ -160,7 +160,7 @@ STARTED_TEST("the next group waits for a rank 0 that still has the last one") {
   for (int i = 0; i < 3; ++i) {
     const auto group = init_process_group();
     group.barrier();
-    if (group.rank() == 0) { // the others come to the next one meanwhile
+    if (group.rank() == 0) { // the others reach the next one meanwhile
       std::this_thread::sleep_for(std::chrono::seconds(1));
     }
   }
@@ -222,7 +222,7 @@ TEST_CASE("a port in use is an error that says what to do") {
 }
 
 RANKS_TEST("on one host the store listens on the loopback interface only", 2) {
-  // All interfaces would be the address 00000000 in this table.
+  // In this table, 00000000 means all interfaces.
   std::ifstream table("/proc/net/tcp");
   std::string text(
       (std::istreambuf_iterator<char>(table)),
@@ -237,8 +237,9 @@ RANKS_TEST("on one host the store listens on the loopback interface only", 2) {
 }
 
 TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
-  // As torchrun does: one store for all attempts, whose keys stay. The second
-  // attempt must not read what the first has left, restart count or not.
+  // As under torchrun, one store serves all attempts and keeps its keys. The
+  // second attempt must not read keys of the first, with or without a restart
+  // count.
   for (const char* nodes : {"1", "2"}) {
     const int port = free_port();
     c10::intrusive_ptr<c10d::Store> store;
@@ -272,7 +273,8 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
 }
 
 TEST_CASE("tasks of a Slurm step find each other among other programs") {
-  // Another job's store has the first port, and something mute the second.
+  // Another job's store has the first port, and a server that never answers has
+  // the second.
   const bool starter = !std::getenv("DDP_TEST_CALL");
   const auto port_of = [](int job) { return 61440 + job * 8 % 4088; };
   const auto is_taken = [&](int job) {

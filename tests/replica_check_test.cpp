@@ -1,4 +1,4 @@
-// That a first checkpoint tells where ranks have drifted apart.
+// The first checkpoint reports if ranks have drifted apart.
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hook.h>
@@ -21,14 +21,14 @@ void drift(Linear& layer, const ProcessGroup& group) {
   }
 }
 
-/// What `function` warns of on all ranks. Collective.
+/// The warnings of `function` on all ranks. Collective.
 template <typename Function>
 std::string all_warnings_of(Function&& function, const ProcessGroup& group) {
   const auto own = c10::Join("", warnings_of(function));
   return c10::Join("", group.all_gather(own));
 }
 
-/// The same, which rank 0 alone may say, at once.
+/// Requires one warning, on rank 0 only, and returns it on all ranks.
 template <typename Function>
 std::string rank_0_warns(Function&& function, const ProcessGroup& group) {
   const auto texts = warnings_of(function);
@@ -46,7 +46,7 @@ RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
       Has("the parameters differ between ranks: bias",
           "rank 2",
           "the same optimizer and learning rate"));
-  REQUIRE(warnings_of(save).empty()); // said once
+  REQUIRE(warnings_of(save).empty()); // only once
 }
 
 RANKS_TEST("a checkpoint before the training uses no comparison up") {
@@ -56,7 +56,7 @@ RANKS_TEST("a checkpoint before the training uses no comparison up") {
   REQUIRE(warnings_of(save).empty());
   drift(layer, group);
   rank_0_warns(save, group);
-  REQUIRE(warnings_of(save).empty()); // it is said once
+  REQUIRE(warnings_of(save).empty()); // only once
 }
 
 RANKS_TEST("of several modules in a state each is compared") {
@@ -64,7 +64,7 @@ RANKS_TEST("of several modules in a state each is compared") {
   auto second = make_layer();
   const Reducer reducer(second, group);
   drift(second, group);
-  drift(first, group); // each rank's own: nobody averages it
+  drift(first, group); // not averaged
   TrainingState state;
   state.add("generator", first).add("discriminator", second);
   const auto save = [&] { state.save(folder + "run.pt", group); };
@@ -116,7 +116,7 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
     auto layer = make_layer();
     const auto save = [&] { save_checkpoint(folder + "net.pt", *layer, part); };
     drift(layer, part);
-    REQUIRE(warnings_of(save).empty()); // nobody has trained it
+    REQUIRE(warnings_of(save).empty()); // not trained
     layer->forward(torch::ones({1, 3})).sum().backward();
     REQUIRE_THAT(
         rank_0_warns(save, part),
@@ -155,7 +155,7 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
       manual_seed(1, group);
       const DistributedSampler sampler(12, group);
       train();
-      mean(1, group); // of a loss: the nets stay each rank's own
+      mean(1, group); // of a loss, not of the nets
       if (shuts_down) {
         group.shutdown();
       }

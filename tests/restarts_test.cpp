@@ -1,14 +1,14 @@
-// Programs that meet over gloo, restarted by ddprun again and again.
+// Programs that communicate over gloo, restarted by ddprun many times.
 #include <tests/support/launched.h>
 
 namespace ddp::test::restarts_test {
 
-/// How many restarts; DDP_TEST_RESTARTS says another number for a longer run.
+/// The number of restarts; set DDP_TEST_RESTARTS for a longer run.
 int restarts() {
   return variable("DDP_TEST_RESTARTS", 3);
 }
 
-/// Each attempt but the last fails, and every one has to get as far as a sum.
+/// Each attempt but the last fails; every attempt must complete an all-reduce.
 void check_restarts(int ranks, const Words& program) {
   const auto number = std::to_string(restarts());
   auto command = with_ddprun(ranks, program, {"--max-restarts", number});

@@ -1,4 +1,4 @@
-// A run that is killed again and again ends as the one that was not.
+// A run that is killed repeatedly ends like an undisturbed one.
 #include <tests/support/free_port.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
@@ -10,13 +10,13 @@ namespace ddp::test::resume_test {
 using namespace std::chrono_literals;
 
 constexpr int kWorld = 3;
-constexpr size_t kSamples = 65; // so that an epoch's last batch is smaller
+constexpr size_t kSamples = 65; // the last batch of an epoch is smaller
 constexpr int64_t kEpochs = 10;
 constexpr int64_t kSteps = kEpochs * 6;
 constexpr int64_t kInterval = 3; // between saves
 constexpr uint64_t kSeed = 5;
 
-/// Augments each sample by a generator of its own; workers run copies.
+/// Augments each sample by its own generator; workers run copies.
 struct Augmented : torch::data::datasets::Dataset<Augmented, torch::Tensor> {
   torch::Tensor get(size_t index) override {
     std::mt19937_64 random(sample_seed(kSeed, *epoch, index));
@@ -73,7 +73,7 @@ struct Training {
       torch::nn::Linear(32, 8),
       torch::nn::BatchNorm1d(8),
       torch::nn::Linear(8, 2)};
-  // Several buckets, and others after the first step.
+  // Several buckets, rebuilt after the first step.
   Reducer reducer{net, group, ReducerOptions().bucket_cap_mb(3e-4)};
   torch::optim::Adam optimizer{net->parameters(), 0.01};
   torch::optim::StepLR scheduler{optimizer, 7, 0.8};
@@ -150,16 +150,16 @@ class Runs {
   });
 };
 
-/// A run that is killed `kills` times, each at a random moment of a random
-/// rank's, and gone on with to the end. The other ranks end by themselves.
+/// A run of which a random rank is killed at a random moment, `kills` times,
+/// and which is resumed to the end. The other ranks end by themselves.
 struct KilledRun {
   std::string folder;
   bool asynchronous = false;
   int kills = 0;
 
-  /// Why it is not as it should be, or nothing.
+  /// The difference from the expected result; empty if there is none.
   std::string difference(Runs& runs, std::mt19937& random) const {
-    // What was being written in the background may be lost besides.
+    // A checkpoint that is being written in the background may also be lost.
     const auto lost = kInterval * (asynchronous ? 2 : 1);
     int64_t reached = 0;
     for (int kill = 0; kill <= kills; ++kill) {
@@ -167,7 +167,7 @@ struct KilledRun {
       const auto victim = random() % kWorld;
       if (kill < kills) {
         const auto span = (kSteps - 12 - reached) / (kills - kill);
-        // There is a checkpoint by the time of the first.
+        // A checkpoint exists before the first kill.
         const auto step = std::max(reached, kInterval * 2) + 1 +
             static_cast<int64_t>(random()) % std::max<int64_t>(1, span);
         ranks[victim].wait_for("step " + std::to_string(step) + ".", 60s);

@@ -67,7 +67,7 @@ FOLDER_TEST("files of an index are as large as they may be") {
   };
   using Keys = std::vector<std::string>;
   REQUIRE(shard(1) == Keys{"d", "a"});
-  REQUIRE(shard(2) == Keys{"c"}); // more than one may have
+  REQUIRE(shard(2) == Keys{"c"}); // larger than the limit
   REQUIRE(shard(3) == Keys{"b"});
   REQUIRE(equal(read_sharded_safetensors(folder / kIndex, false), tensors(1)));
 }

@@ -48,7 +48,7 @@ void require_equal(const StateDict& seen, const StateDict& expected) {
   }
 }
 
-// What reading the file says, empty if nothing.
+// The error of reading the file, or an empty string.
 std::string complaint(const std::string& path) {
   return words_of([&] { read_safetensors(path); });
 }
@@ -128,7 +128,7 @@ FOLDER_TEST("safetensors reads other programs' files") {
   CHECK(file.tensors.keys() == std::vector<std::string>{"b", "a"});
   CHECK(file.tensors["a"].item<float>() == 1);
   CHECK(file.tensors["b"][1].item<int>() == 8);
-  // Our metadata in a file that another program changed and wrote.
+  // A file with ddp's metadata that another program has changed.
   write_text(
       path,
       foreign_safetensors(

@@ -21,7 +21,7 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
     const auto batch_size = between(1, 9);
     const auto seed = between(0, 1000);
     INFO("trial " << trial << ": " << size << " samples");
-    // Ranks of equal number: exactly once where they divide the rest.
+    // Each sample exactly once if the number of ranks divides the rest.
     const bool shuffled = trial % 2 == 0;
     const auto length = shuffled ? size * 60 : size;
     const auto shuffling = [&](int64_t world, int64_t rank) {
@@ -47,8 +47,8 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
   }
 }
 
-/// Both epochs' samples of all ranks from LibTorch's loader, whose workers may
-/// give batches out of order.
+/// The samples of all ranks in both epochs, from LibTorch's loader, whose
+/// workers may return batches out of order.
 template <typename MakeSampler>
 Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
   Indices all;
@@ -94,7 +94,7 @@ TEST_CASE("a loaded position is kept until its epoch was gone on with") {
     REQUIRE(resumed.next(2) == Indices{6, 8});
   }
   REQUIRE(drain(resumed) == Indices{10, 12, 14, 16, 18});
-  resumed.reset(); // begins anew
+  resumed.reset(); // starts a new iteration
   REQUIRE(drain(resumed).size() == 10);
   resumed.load_state_dict(sampler.state_dict());
   resumed.set_epoch(1);

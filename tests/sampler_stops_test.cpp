@@ -1,4 +1,4 @@
-// Where a state is saved, and loops inside loops.
+// The places at which a state is saved, and nested loops.
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/samplers.h>
 
@@ -56,7 +56,7 @@ TEST_CASE("a state saved before advance brings the whole batch again") {
   }
 }
 
-/// A step of the optimizer for each three batches.
+/// One optimizer step for every three batches.
 struct Accumulating {
   static constexpr int kMicroBatches = 3;
 
@@ -95,7 +95,7 @@ struct Accumulating {
   Indices order;
 };
 
-/// A run that ends one batch into its third step, and one that goes on there.
+/// A run that stops one batch into its third step, resumed by another run.
 Accumulating stopped_and_resumed(
     bool advances_each_batch,
     bool keeps_gradient) {
@@ -121,7 +121,7 @@ TEST_CASE("a state saved amid accumulation: with the gradients, or by steps") {
     REQUIRE(resumed.weight == whole.weight);
     REQUIRE(resumed.order == whole.order);
   }
-  { // Who advances by steps gets the step's batches again, all of them.
+  { // Advanced by steps: all batches of the step are repeated.
     const auto resumed = stopped_and_resumed(false, false);
     REQUIRE(resumed.weight == whole.weight);
     Indices expected(whole.order.begin(), whole.order.begin() + 14);
@@ -129,7 +129,7 @@ TEST_CASE("a state saved amid accumulation: with the gradients, or by steps") {
         expected.end(), whole.order.begin() + 12, whole.order.end());
     REQUIRE(resumed.order == expected);
   }
-  { // Who does neither loses what the gradients held.
+  { // Neither: the accumulated gradients are lost.
     const auto resumed = stopped_and_resumed(true, false);
     REQUIRE(resumed.weight != whole.weight);
     REQUIRE(resumed.order == whole.order);

@@ -7,7 +7,7 @@ namespace ddp::test::scatter_gather_test {
 
 using torch::Tensor;
 
-/// Tensors of all dtypes and many layouts go there and come back.
+/// Scatters and gathers tensors of all dtypes and many layouts.
 void check_contents(const ProcessGroup& group) {
   const auto round_trip = [&](const Tensor& tensor) {
     CAPTURE(tensor.dtype(), tensor.sizes(), tensor.strides());
@@ -122,7 +122,7 @@ RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
   const std::string unlike =
       "gather to rank 2 failed: the shares must agree in dtype and in all "
       "sizes but the first, but are ";
-  // Nothing, no rows of something else, and what differs.
+  // An undefined share, an empty one of another width, and differing ones.
   REQUIRE(
       error(
           rank == 0       ? Tensor()

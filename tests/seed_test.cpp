@@ -5,7 +5,7 @@
 
 namespace ddp::test::seed_test {
 
-/// Drawn numbers, as a text that shows every bit.
+/// Random numbers as a string that shows every bit.
 std::string text_of(const torch::Tensor& numbers) {
   std::ostringstream text;
   for (const auto& number : numbers.flatten().unbind()) {
@@ -75,7 +75,7 @@ TEST_CASE("seeds are derived as documented") {
       uint32_t(rank_seed(42, 3, 5)) ==
       uint32_t(base + 0x9e3779b1 * uint64_t(5)));
   REQUIRE(sample_seed(42, 3, 5) == step(base ^ ~uint64_t(5)));
-  // What LibTorch's generator on the CPU takes of a seed.
+  // The bits of a seed that LibTorch's CPU generator uses.
   std::set<uint32_t> low;
   for (int64_t rank = 0; rank < 5000; ++rank) {
     low.insert(static_cast<uint32_t>(rank_seed(42, 307, rank)));
@@ -101,7 +101,7 @@ FOLDER_TEST("the states of all generators come back from a file") {
     return text_of(torch::randn({5})) + ' ' + std::to_string(narrow()) + ' ' +
         std::to_string(wide()) + ' ' + std::to_string(small());
   };
-  draw(); // an odd number of normal ones: the state holds the spare one too
+  draw(); // an odd number: the state contains the cached normal one
   auto state = random_state();
   state.insert("narrow", generator_state(narrow));
   state.insert("wide", generator_state(wide));

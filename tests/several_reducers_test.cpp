@@ -14,7 +14,7 @@ RANKS_TEST("Reducers that share a backward do not wait for each other", 2) {
   Reducer first(a, group);
   Reducer second(b, group);
   for (int step = 0; step < 3; ++step) {
-    // The ranks reach the two in different order, and half of each not.
+    // Ranks reach the two in different orders; half of each is unused.
     const auto loss = group.rank() == 0 ? (a[0] * (b[0] * 2)).sum()
                                         : ((a[0] * 2) * b[0]).sum();
     loss.backward();
@@ -69,7 +69,7 @@ torch::Tensor joint_loss(
   return loss + of(first);
 }
 
-/// Two nets with a Reducer each, in which ranks wait for each other where
+/// Two nets with a Reducer each, whose ranks wait for each other when
 /// parameters are unfrozen.
 struct Unfreezing {
   Unfreezing(
@@ -101,7 +101,7 @@ struct Unfreezing {
 RANKS_TEST("Reducers that share a backward compare in the same order") {
   Unfreezing both(group, group, ReducerOptions().check_finite(true));
   both.train(group);
-  // They wait too where a check has found something in both.
+  // Ranks also wait if a check has failed in both.
   REQUIRE_THROWS_WITH(
       (joint_loss(group, *both.a, *both.b) * NAN).backward(),
       Has("not finite on ranks 0-2"));

@@ -45,7 +45,7 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
     const auto expected = sum_in_order(backend->getSize(), numel, dtype);
     REQUIRE(same(summed(backend, own.clone()), expected));
     REQUIRE(same(summed(backend, in_shared_memory(backend, own)), expected));
-    // Where only some ranks have such memory.
+    // Shared memory on some ranks only.
     REQUIRE(same(
         summed(
             backend, rank % 2 ? in_shared_memory(backend, own) : own.clone()),

@@ -1,4 +1,4 @@
-// What the shm backend's ranks see of a rank that fails, leaves or differs.
+// Errors of the shm backend if a rank fails, leaves or differs.
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
@@ -20,7 +20,7 @@ SHM_TEST(
   if (rank != 2) {
     Tensors sums{torch::ones({3000})};
     const auto work = backend->allreduce(sums);
-    // The first to time out tells the others.
+    // The first rank that times out reports it to the others.
     const auto error = error_after([&] { work->wait(); });
     REQUIRE_THAT(
         error,
@@ -69,7 +69,7 @@ TEST_CASE(
     ranks(4, options, [victim] {
       const auto group = shm_group();
       if (group.rank() == victim) {
-        // As far as a duplicate comes before it connects.
+        // duplicate() has done this much before it connects.
         detail::wait_for_all_ranks(
             detail::ProcessGroupImpl::of(group), "duplicate");
         kill(getpid(), SIGKILL);
@@ -105,7 +105,7 @@ SHM_TEST("shared memory: a group destroyed amid an operation is noticed", 2) {
     whole.barrier();
   } else {
     whole.barrier();
-    backend->allreduce(tensors)->wait(); // which rank 1 had begun
+    backend->allreduce(tensors)->wait(); // started by rank 1
     REQUIRE_THAT(
         error_after([&] { backend->allreduce(tensors)->wait(); }, seconds(1)),
         Has("the group was destroyed while"));
@@ -173,7 +173,8 @@ SHM_TEST("shared memory: broadcasts that differ are an error") {
   REQUIRE_THAT(
       broadcast_error(whole, 4, dtype, 0),
       Has("BROADCAST of Double with root 0"));
-  // Who gets another number of bytes says so; the others may have ended.
+  // A rank that receives another number of bytes throws; the others may have
+  // completed.
   const auto received =
       broadcast_error(whole, differs ? 5 : 4, torch::kFloat, 2);
   if (differs) {

@@ -1,4 +1,4 @@
-// How operations of the shm backend go on, end and are waited for.
+// Progress, completion and waits of the shm backend's operations.
 #include <tests/support/catch.h>
 
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ SHM_TEST("shared memory: operations overlap and are waited for in any order") {
 SHM_TEST("shared memory: an operation that nobody waits for ends by itself") {
   const auto signals = gloo_backend(group);
   check_left_alone(backend);
-  // Without a future, by looking now and then; one rank waits at once.
+  // Without a future, by polling; one rank waits at once.
   Tensors last{torch::ones({1000000})};
   const auto work = backend->allreduce(last);
   if (backend->getRank() == 0) {
@@ -45,7 +45,7 @@ SHM_TEST("shared memory: an operation that nobody waits for ends by itself") {
     std::this_thread::yield();
   }
   REQUIRE(last[0].eq(3).all().item<bool>());
-  // Nobody looks at all on one rank.
+  // One rank does not even poll.
   Tensors unseen{torch::ones({1000000})};
   const auto left = backend->allreduce(unseen);
   if (backend->getRank() == 2) {
@@ -63,13 +63,13 @@ SHM_TEST("shared memory: what a callback throws is an error of the group") {
     backend->allreduce(tensors)->getFuture()->addCallback(
         [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
   }
-  whole.barrier(); // the others come once the callback is there
+  whole.barrier(); // the others start once the callback is set
   if (group.rank() > 0) {
     backend->allreduce(tensors)->wait();
   }
   REQUIRE_THAT(
       error_after([&] {
-        for (;;) { // it may come after the operation
+        for (;;) { // the error may follow the operation
           backend->barrier({})->wait();
         }
       }),
@@ -86,7 +86,7 @@ SHM_TEST("shared memory: a wait takes no processor", 4) {
   const auto before = cpu_seconds();
   const auto start = std::chrono::steady_clock::now();
   if (backend->getRank() == 3) {
-    std::this_thread::sleep_for(seconds(2)); // what the others wait for
+    std::this_thread::sleep_for(seconds(2)); // the others wait for this rank
   }
   Tensors sums{torch::ones({10})};
   backend->allreduce(sums)->wait();
@@ -147,7 +147,7 @@ TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
   }
 }
 
-// Whom the ranks of the shm backend let in, and what they say where one goes.
+// Which connections the shm backend accepts, and the errors if one closes.
 
 using backends::BackendOptions;
 using backends::shm::exchange_memory;
@@ -169,7 +169,7 @@ BackendOptions rank_of_two(
   return options;
 }
 
-/// Where rank 0 listens, and its password.
+/// The address of rank 0's socket, and its password.
 std::pair<std::string, std::string> meeting(c10d::Store& store) {
   store.wait({"socket"}, kLong);
   const auto text = store.get_to_str("socket");
@@ -177,7 +177,7 @@ std::pair<std::string, std::string> meeting(c10d::Store& store) {
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-/// As rank 1 introduces itself, with a process number that tells who it is.
+/// Rank 1's greeting; the process number identifies the sender.
 Message greeting(
     const Memory& memory,
     const std::string& password,
@@ -220,7 +220,7 @@ TEST_CASE("of several greetings of one rank the first counts") {
   REQUIRE(found[0].pid == getpid());
   REQUIRE(found[1].pid == 11);
   REQUIRE(found[2].pid == 13);
-  // The second was shown out, and says so in words.
+  // The second rank 1 is rejected with a message.
   const auto text = words_of([&] { sockets[4].receive(deadline); });
   REQUIRE_THAT(text, Has("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);

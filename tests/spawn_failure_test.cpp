@@ -1,4 +1,4 @@
-// ddp::spawn where workers fail, or the program is ended.
+// ddp::spawn if workers fail or the program is killed.
 #include <tests/support/failures.h>
 #include <tests/support/launched.h>
 
@@ -20,7 +20,7 @@ Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
        {"TMPDIR", temporary}}};
 }
 
-/// What the program says of a spawn that shall fail.
+/// The error message of a program whose spawn must fail.
 std::string error_of(const Texts& arguments) {
   const TemporaryFolder folder;
   const auto outcome = run(spawned(arguments, folder.path()), kLong);
@@ -80,7 +80,7 @@ TEST_CASE("spawn throws with the message of a worker's exception") {
 }
 
 TEST_CASE("spawn throws with the first failure, also where it ends last") {
-  // One that takes long to end is ended; it is the first all the same.
+  // A worker that is slow to end is killed, but still counts as the first.
   CHECK_THAT(
       error_of({"2", "slow"}),
       Has("error: spawn: rank 1 of 2 (pid) ",
@@ -193,7 +193,7 @@ TEST_CASE("what a terminal's key sends to all is not passed on as well") {
   const auto press_ctrl_c = [&] {
     CHECK(write_all(terminal.get(), "\x03") == 0);
   };
-  REQUIRE(kill(program, SIGSTOP) == 0); // or two signals could become one
+  REQUIRE(kill(program, SIGSTOP) == 0); // or the signals could merge
   press_ctrl_c();
   REQUIRE(process.wait_for("asked\n", kLong));
   REQUIRE(kill(program, SIGCONT) == 0);

@@ -1,4 +1,4 @@
-// ddp::spawn where all goes well, by tests/programs/spawned.cpp and
+// ddp::spawn without failures, with tests/programs/spawned.cpp and
 // examples/spawn.cpp.
 #include <tests/support/mpirun.h>
 
@@ -8,7 +8,7 @@ namespace ddp::test::spawn_test {
 
 using Texts = std::vector<std::string>;
 
-/// Runs a command that shall end well, and says nothing of a launch.
+/// Runs a command that must succeed, without a launcher's environment.
 std::string output_of(const Texts& command, Environment environment = {}) {
   environment.insert({{"DDP_DEVICE", "cpu"}, {"RANK", ""}, {"WORLD_SIZE", ""}});
   return output_of(run(Command{command, environment}, kLong));

@@ -26,7 +26,7 @@ RANKS_TEST("ranks of one color form a group, ordered by key and rank", 4) {
   REQUIRE(reversed.size() == 4);
   REQUIRE(reversed.rank() == 3 - rank);
   REQUIRE(reversed.broadcast(std::to_string(rank)) == "3");
-  // By key first, where keys are equal by rank: 1, 3, 0, 2.
+  // By key, then by rank: 1, 3, 0, 2.
   const auto mixed = group.split(0, rank % 2 ? -5 : 1LL << 40);
   REQUIRE(
       mixed.all_gather(std::to_string(rank)) ==
@@ -53,7 +53,7 @@ RANKS_TEST("a color below -1 is an error on every rank") {
   REQUIRE_THROWS_WITH(
       group.split(group.rank() == 2 ? -2 : 0),
       Has("split: color -2 of rank 2"));
-  REQUIRE(group.split(0).size() == 3); // and the group goes on
+  REQUIRE(group.split(0).size() == 3); // the group still works
 }
 
 RANKS_TEST("parts are split and duplicated like the whole", 4) {
@@ -67,7 +67,7 @@ RANKS_TEST("parts are split and duplicated like the whole", 4) {
     REQUIRE(two.size() == (rank == 2 ? 1 : 2));
     REQUIRE(two.rank() == (rank == 1 ? 1 : 0));
     REQUIRE(sum_of_ranks(two, group) == (rank == 2 ? 2 : 4));
-    // Keys of one part are none of another's.
+    // Parts do not share keys.
     if (rank == 1) {
       two.store()->set("key", "two");
     }
@@ -82,7 +82,7 @@ RANKS_TEST("halves train apart, each with a Reducer of its own", 4) {
   torch::manual_seed(1);
   torch::nn::Linear net(3, 2);
   torch::nn::Linear other(2, 2);
-  // The halves make different steps: a common group would not get on.
+  // The halves make different steps: a common group would hang.
   const int steps = group.rank() < 2 ? 3 : 5;
   const Reducer reducer(net, half);
   const Reducer second(other, half);

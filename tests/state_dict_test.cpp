@@ -9,7 +9,7 @@ namespace ddp::test::state_dict_test {
 using detail::match_names;
 using Names = std::vector<std::string>;
 
-/// Has another module inside, as DistributedDataParallel has.
+/// Contains another module, like DistributedDataParallel.
 struct Wrapper : torch::nn::Module, WrappedModule {
   explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
       : inner_(register_module("module", std::move(inner))) {}
@@ -45,7 +45,7 @@ Names prefixed(const std::string& prefix, Names names) {
   return names;
 }
 
-// Names of a random tree, none twice; children are often called `module`.
+// Unique names of a random tree; children are often called `module`.
 Names random_tree(std::mt19937& random, int depth, bool may_be_leaf) {
   static const Names kChildren{"module", "conv", "a", "head"};
   static const Names kTensors{"weight", "bias", "module"};

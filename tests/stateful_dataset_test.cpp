@@ -1,5 +1,5 @@
-// LibTorch's stateful datasets with samplers inside: one of a user's own, over
-// a stream.
+// LibTorch's stateful datasets with samplers inside: a user's dataset over a
+// stream.
 
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/ranks.h>
@@ -12,8 +12,8 @@ using torch::data::datasets::make_shared_dataset;
 
 constexpr size_t kBatch = 4;
 
-/// The numbers in a file, one by one, as a stream that cannot be sought in;
-/// this rank's are kept and the others' passed over.
+/// The numbers in a file, one by one, as a stream without random access; those
+/// of other ranks are skipped.
 class NumberStream
     : public torch::data::datasets::StatefulDataset<NumberStream, Indices> {
  public:
@@ -60,7 +60,7 @@ class NumberStream
   std::string path_;
   std::mutex mutex_;
   std::ifstream stream_;
-  size_t next_ = 0; // what the stream gives next
+  size_t next_ = 0; // the next number of the stream
   StreamSampler sampler_;
 };
 

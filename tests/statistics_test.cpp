@@ -7,12 +7,12 @@
 
 namespace ddp::test::statistics_test {
 
-// What a Reducer tells of itself, as the tests of Python's logging data ask.
+// A Reducer's statistics, checked like Python's logging data in its tests.
 
 using Sizes = std::vector<int64_t>;
 
-/// Whether times of this rank can be true: each is there, and what happens at
-/// the same time is no longer than what it is part of.
+/// Checks that the times of this rank are possible: each is set, and an overlap
+/// is no longer than its parts.
 void check_times(const Statistics& s, bool forward) {
   REQUIRE(s.forward_compute_time.has_value() == forward);
   REQUIRE(s.avg_forward_compute_time.has_value() == forward);
@@ -44,7 +44,7 @@ RANKS_TEST(
   REQUIRE(!at_first.has_rebuilt_buckets);
   REQUIRE(at_first.bucket_sizes.size() == 1);
   REQUIRE(at_first.rebuilt_bucket_sizes.empty());
-  // The first ten, and each fourth.
+  // The first ten steps, then every fourth.
   const std::set<int64_t> timed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
   int64_t count = 0;
   auto before = Statistics();
@@ -96,7 +96,7 @@ RANKS_TEST("statistics tell sizes, order, hook and what was unused") {
   REQUIRE(first.num_buckets_reduced == 1);
   REQUIRE(first.rebuilt_bucket_sizes.size() == 7);
   REQUIRE(first.rebuilt_per_bucket_param_indices == reducer.buckets());
-  // One branch, and the one that nobody takes.
+  // One branch, and the one that no rank takes.
   REQUIRE(first.unused_parameter_size == 4 * (18 + 16));
   const auto order = first.prev_iteration_grad_ready_order_indices;
   const std::set<size_t> came(order.begin(), order.end());

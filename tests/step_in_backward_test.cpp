@@ -14,7 +14,7 @@ using torch::optim::SGDOptions;
 using Make =
     std::function<std::unique_ptr<Optimizer>(const torch::nn::Module&)>;
 
-/// Each parameter group has options of its own.
+/// Each parameter group has different options.
 template <typename O, typename Options>
 Make maker(Options options) {
   return [options](const torch::nn::Module& net) {
@@ -229,7 +229,7 @@ TEST_CASE("what comes too late for a step in backward is refused") {
   }
   net->zero_grad();
   scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
-  CHECK(scaler.step(optimizer)); // the Reducer is gone
+  CHECK(scaler.step(optimizer)); // without the Reducer
 }
 
 RANKS_TEST("an optimizer that differs between ranks is refused") {

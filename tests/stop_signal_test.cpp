@@ -13,7 +13,7 @@ constexpr int kWorld = 3;
 constexpr int kRounds = 6;
 constexpr int kShownSteps = 300;
 
-/// A line that no other rank's can come into.
+/// Prints a line that other ranks' output cannot split.
 void say(const std::string& text) {
   const auto line = text + "\n";
   if (write(STDOUT_FILENO, line.data(), line.size()) < 0) {
@@ -21,7 +21,7 @@ void say(const std::string& text) {
   }
 }
 
-/// Trains until it is to stop; at which step it was.
+/// Trains until a stop is requested; returns the step.
 int train(
     const ProcessGroup& group,
     StopSignal& stop,
@@ -77,7 +77,7 @@ void train_in_rounds(const std::string& folder) {
   }
 }
 
-/// What follows `text` in the output, up to a full stop.
+/// The output between `text` and the next full stop.
 std::string after(const std::string& output, const std::string& text) {
   INFO(output);
   const auto begin = output.find(text);
@@ -183,7 +183,7 @@ TEST_CASE("a signal to mpirun, or to one of its ranks, stops all at one step") {
     if (one_rank) {
       REQUIRE(kill(a_child_of(mpirun->pid()), SIGTERM) == 0);
     } else {
-      mpirun->signal(SIGUSR1); // passes it on
+      mpirun->signal(SIGUSR1); // forwards it
     }
     REQUIRE(stops(output_of(mpirun->finish(kLong))).size() == 1);
   };
@@ -222,12 +222,12 @@ TEST_CASE("a program that hangs can be ended") {
   REQUIRE(process.wait_for("hangs", kLong));
   for (int i = 0; i < 4; ++i) {
     process.signal(SIGTERM);
-    process.wait_for("no such text", 1s); // at once where it has ended
+    process.wait_for("no such text", 1s); // returns at once if it has ended
   }
   const auto outcome = process.finish(kLong);
   REQUIRE_FALSE(outcome.hung);
   output_of(outcome, 128 + SIGTERM);
-  REQUIRE(outcome.seconds.count() > 2); // not by what may be a duplicate
+  REQUIRE(outcome.seconds.count() > 2); // not by a possible duplicate
 }
 
 RANKS_TEST("a loop may end before it is stopped", kWorld) {
@@ -236,13 +236,13 @@ RANKS_TEST("a loop may end before it is stopped", kWorld) {
     for (int step = 0; step <= i; ++step) {
       REQUIRE_FALSE(stop.requested());
     }
-    group.barrier(); // none is late for what is waited for
+    group.barrier(); // no rank is late
   }
   auto sum = torch::ones({4});
   group.all_reduce(sum);
   REQUIRE(sum[0].item<float>() == kWorld);
   REQUIRE_FALSE(detail::ProcessGroupImpl::of(group).abandoned); // waited for
-  // One that nobody else comes to is left soon, also by an exception.
+  // A StopSignal that no other rank reaches ends soon, also by an exception.
   for (const bool throws : {false, true}) {
     const auto start = Clock::now();
     try {
@@ -285,7 +285,7 @@ void own_handler(int /*signal*/) {
   ++own_calls;
 }
 
-/// A handler of the program's, which is put back as it was.
+/// A handler of the program, which must be restored.
 struct OwnHandler {
   explicit OwnHandler(int signal) : number(signal) {
     struct sigaction action {};
@@ -312,7 +312,7 @@ TEST_CASE("the signals are the program's choice, and its again afterwards") {
   }
   {
     StopSignal stop{ProcessGroup()};
-    REQUIRE_FALSE(stop.requested()); // the one before was answered
+    REQUIRE_FALSE(stop.requested()); // the previous one is done
     raise(SIGTERM);
     REQUIRE(stop.requested());
     REQUIRE(own_calls == 1);
@@ -322,7 +322,7 @@ TEST_CASE("the signals are the program's choice, and its again afterwards") {
 
   std::optional<StopSignal> stop;
   stop.emplace(ProcessGroup());
-  const OwnHandler newer(SIGUSR1); // installed over ours: left alone
+  const OwnHandler newer(SIGUSR1); // replaces ours: stays
   stop.reset();
   raise(SIGUSR1);
   REQUIRE(own_calls == 1);
@@ -339,7 +339,7 @@ TEST_CASE("a second StopSignal, and what is no signal, are refused") {
   StopSignal stop{ProcessGroup()};
   REQUIRE_THROWS_WITH(StopSignal(ProcessGroup()), Has("already has one"));
   raise(SIGTERM);
-  REQUIRE(stop.requested()); // the first one works on
+  REQUIRE(stop.requested()); // the first one still works
 }
 
 TEST_CASE("a signal that comes again later does what it did before") {

@@ -1,4 +1,4 @@
-// A rank that is stopped, but has not ended, amid collectives.
+// A rank that is stopped, but not ended, during collectives.
 #include <tests/support/failures.h>
 
 #include <unistd.h>
@@ -9,7 +9,7 @@ namespace ddp::test::stopped_rank_test {
 
 using std::chrono::seconds;
 
-/// Rank 2 stops before its `call`, and goes on once the others have given up.
+/// Rank 2 stops before its `call` and continues once the others have failed.
 void check_stopped(
     const ProcessGroup& group,
     const std::function<void()>& call) {
@@ -17,7 +17,7 @@ void check_stopped(
   const auto processes = group.all_gather(std::to_string(getpid()));
   if (group.rank() == 2) {
     raise(SIGSTOP);
-    // Over shared memory, all have contributed to the call that it comes to.
+    // Over shared memory, all have already contributed to its first call.
     REQUIRE_THROWS_AS((call(), call()), c10::DistBackendError);
   } else {
     const auto start = Clock::now();

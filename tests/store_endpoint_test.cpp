@@ -20,7 +20,7 @@ LaunchEnvironment environment_of(int64_t rank) {
   return environment;
 }
 
-/// Rank 0's side, and what it tells the others.
+/// Rank 0's side; `told` is its message to the others.
 LaunchEnvironment choose(bool one_host, std::string& told) {
   auto environment = environment_of(0);
   detail::choose_store_endpoint(
@@ -77,7 +77,7 @@ TEST_CASE("on several hosts rank 0 tells all its addresses") {
   const std::vector<std::string> addresses = json::parse(told).at("addresses");
   REQUIRE(addresses == own);
   REQUIRE(zero.master_addr == own.front());
-  REQUIRE(be_told(told).master_addr == "127.0.0.1"); // of the same host
+  REQUIRE(be_told(told).master_addr == "127.0.0.1"); // on the same host
   close(*zero.store_descriptor);
 }
 

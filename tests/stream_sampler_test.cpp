@@ -5,7 +5,7 @@ namespace ddp::test::stream_sampler_test {
 
 using torch::data::DataLoaderOptions;
 
-/// A stream that nobody knows the length of.
+/// A stream of unknown length.
 const Numbers kStream(std::nullopt);
 
 StreamSamplerOptions epochs_of(size_t size) {

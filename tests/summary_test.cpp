@@ -47,7 +47,7 @@ void step(WordNet& net) {
   net.forward(torch::arange(5)).sum().backward();
 }
 
-/// The lines up to the first that is empty.
+/// The lines before the first empty one.
 std::string table(const std::string& text) {
   return text.substr(0, text.find("\n\n") + 1);
 }

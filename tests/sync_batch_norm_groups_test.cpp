@@ -1,4 +1,4 @@
-// Batch-norm over a part of the ranks, in half precision, and on one rank.
+// Batch norm over a part of the ranks, in half precision, and on one rank.
 #include <tests/support/batch_norm.h>
 #include <tests/support/ranks.h>
 
@@ -38,7 +38,7 @@ void compare(
 RANKS_TEST("parts of the ranks normalise batches of their own", 4) {
   const auto half = group.split(group.rank() / 2);
   const bool first = group.rank() < 2;
-  // Of other batches and in other numbers: a common group would not get on.
+  // Other batches and another number of steps: a common group would hang.
   const int64_t begin = first ? 0 : 10, steps = first ? 2 : 4;
   compare(
       half,
@@ -101,7 +101,7 @@ RANKS_TEST("rank 0 evaluates alone where batch-norm tracks no statistics") {
       require_close(model->forward(batch), alone(batch), 1e-5);
     }
   }
-  train(1); // and the ranks go on
+  train(1); // the ranks still work
   group.barrier();
 }
 

@@ -125,7 +125,8 @@ struct Net : torch::nn::Module {
   }
 };
 
-/// That `step` leaves the gradients of the whole batch, over the ranks' number.
+/// Requires that `step` leaves the whole batch's gradients divided by the
+/// number of ranks.
 template <typename Step>
 void compare_net(const ProcessGroup& group, Net& net, Step&& step) {
   const auto rows = uneven_rows(group);

@@ -6,7 +6,7 @@ namespace ddp::test::tensor_traversal_test {
 
 using torch::Tensor;
 
-// As a program may write them: in a namespace of its own.
+// Types of a program, in its own namespace.
 namespace program {
 
 struct Sample {
@@ -36,7 +36,7 @@ class Tree {
   std::vector<Tree> children_;
 };
 
-/// Has a function for each, and counts the calls.
+/// Has a function for each kind, and counts the calls.
 struct Counted {
   Tensor tensor;
 };
@@ -62,7 +62,7 @@ void visit_tensors(Pair& pair, Visitor&& visitor) {
 }
 
 struct Plain {
-  Tensor tensor; // nobody says so
+  Tensor tensor; // not declared
 };
 
 } // namespace program
@@ -81,14 +81,14 @@ std::vector<int64_t> values(T&& value) {
   return result;
 }
 
-/// Replaces each tensor by one that is greater by 10.
+/// Adds 10 to each tensor, out of place.
 template <typename T>
 void raise(T& value) {
   visit_tensors(value, [](Tensor& tensor) { tensor = tensor + 10; });
 }
 
-/// Checks that a value's tensors are seen, also where it is const, and that a
-/// copy of it can be given others.
+/// Checks that the tensors of a value, also a const one, are visited, and that
+/// those of a copy can be replaced.
 template <typename T>
 void check(const T& value, const std::vector<int64_t>& expected) {
   static_assert(has_tensors_v<T> && has_tensors_v<const T&>);
@@ -192,7 +192,7 @@ TEST_CASE("what holds no tensors is told apart when compiling") {
   static_assert(!has_tensors_v<std::vector<program::Plain>>);
   static_assert(!has_tensors_v<std::shared_ptr<Tensor>>);
   static_assert(!has_tensors_v<Tensor*> && !has_tensors_v<Tensor[2]>);
-  // Elsewhere than in the object itself, or not to be replaced.
+  // Tensors outside the object itself, or that cannot be replaced.
   static_assert(!has_tensors_v<std::tuple<Tensor&, const Tensor&>>);
   static_assert(!has_tensors_v<std::tuple<program::Sample&>>);
   static_assert(!has_tensors_v<std::pair<const Tensor, int>>);

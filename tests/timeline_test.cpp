@@ -1,5 +1,4 @@
-// Recorded steps of ranks; what ddp-timeline makes of files that are made up is
-// in timeline_command_test.cpp.
+// Recorded steps of ranks, and ddp-timeline's output for synthetic files.
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer/observers/timeline_file.h>
 #include <tests/support/nets.h>
@@ -47,7 +46,7 @@ void check_run(const std::string& folder, int64_t size) {
       "");
   REQUIRE(is_xml(folder + "a.svg"));
   const auto trace = json::parse(read_text(folder + "trace.json"));
-  // A reduction ends nowhere before it has begun everywhere.
+  // A reduction ends on no rank before it has begun on all ranks.
   std::map<std::pair<int64_t, std::string>, std::pair<double, double>> range;
   for (int64_t rank = 0; rank < size; ++rank) {
     const auto compute = spans(trace, rank, "compute");
@@ -183,7 +182,7 @@ TEST_CASE("a clock's offset is found within its bound") {
     }
     const auto found = clock_offset(first, own);
     CHECK(std::abs(found.offset.count() - behind) <= found.error.count());
-    // No worse than the best meeting alone.
+    // No worse than the best single meeting.
     CHECK(found.error.count() <= (shortest + 1) / 2);
   }
 }
@@ -199,9 +198,9 @@ TEST_CASE("steps are one or a range") {
   }
 }
 
-// What ddp-timeline makes of files that are made up.
+// The output of ddp-timeline for synthetic files.
 
-/// What it says when it gives no answer.
+/// The error message of a ddp-timeline that fails.
 std::string trouble(const Words& arguments) {
   const auto output = output_of(run(ddp_timeline(arguments), kLong), 2);
   REQUIRE(output.rfind("ddp-timeline: ", 0) == 0);
@@ -276,7 +275,7 @@ FOLDER_TEST("clocks that differ are aligned in the trace and in the picture") {
   const auto picture = read_text(svg);
   CHECK_THAT(picture, Has(">rank 2</text>"));
   CHECK_THAT(picture, Has("Step 10 of 3 ranks; clocks agree within"));
-  // One place for all: bars of the same bucket begin below each other.
+  // The bars of a bucket begin at the same x.
   const std::string bar = "<title>step 10, bucket 1, 2.0 KiB: 0.002 ms</title>";
   std::set<std::string> places;
   size_t count = 0;

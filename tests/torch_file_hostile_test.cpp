@@ -38,7 +38,7 @@ TEST_CASE("Files of older versions of torch.save are read") {
       "torch._utils\n_rebuild_tensor\n",
       storage_of(kFloatStorage, "0", "K\4") + kZero + kFour + kOne));
   CHECK(value_of(first).toTensor().size(0) == 4);
-  // Python 2: text that is bytes, dicts that are made of lists of pairs.
+  // Python 2: strings are bytes, and dicts are made from lists of pairs.
   const auto pairs = torch_file_of(
       "ccollections\nOrderedDict\n](](U\1aK\1e](U\1bK\2ee\x85R}" +
       unicode("_metadata") + "}sb");
@@ -104,7 +104,7 @@ TEST_CASE("Entries of unknown classes are left out where that is asked for") {
   CHECK(read(with("cmine\nfunction\n")) == rest);
   CHECK(read(with("ctorch\nfloat32\n")) == rest);
   CHECK(read(with(storage_of(kFloatStorage, "0", "K\4"))) == rest);
-  // Within others, and shared.
+  // Inside other values, and shared.
   CHECK(
       read(with(
           "](K\1" + unknown +
@@ -117,7 +117,7 @@ TEST_CASE("Entries of unknown classes are left out where that is asked for") {
   CHECK(
       read(with("}(" + unicode("c") + unknown + unicode("d") + "K\2u")) ==
       " dict 2\n/a int 1\n/b dict 1\n/b/d int 2\n");
-  // There is nothing without it, or it decides about what there is.
+  // The value itself is unknown, or depends on the unknown one.
   CHECK_THROWS_WITH(read(unknown), Has("contains 'os.system'"));
   CHECK_THROWS_WITH(read("](" + unknown + "e"), Has("contains 'os.system'"));
   CHECK_THROWS(read(with(call_of(kRebuildV2, unknown))));
@@ -250,13 +250,13 @@ TEST_CASE("Bombs need little memory and time") {
     require_in_child(
         400, [&] { REQUIRE_THAT(complaint(bytes), Has(expected)); });
   };
-  // Lists of two that are the same, 60 deep: 2^60 values, written out.
+  // Pairs of the same list, 60 deep: 2^60 values if written out.
   std::string laughs = "]q\0"s;
   for (char i = 0; i < 60; ++i) {
     laughs += "](h"s + i + "h" + i + "eq" + static_cast<char>(i + 1);
   }
   rejected("(" + laughs + "t", "need far more memory");
-  // The same with text.
+  // The same with strings.
   rejected(
       "](" + unicode(std::string(1 << 20, 'x')) + "q\0"s +
           repeat("h\0"s, 100'000) + "e",
@@ -275,7 +275,7 @@ TEST_CASE("Bombs need little memory and time") {
     chain += "j" + u32(i - 1) + "]r" + u32(i) + "a";
   }
   rejected(chain + "t", "nested more than 100");
-  // Each part is shallow where it is met first.
+  // Each part is shallow when it is first read.
   std::string parts = "](N";
   for (uint32_t i = 0; i < 10'000; ++i) {
     parts += i == 0 ? "N" : "j" + u32(i - 1);
@@ -285,7 +285,7 @@ TEST_CASE("Bombs need little memory and time") {
   rejected(repeat("(", deep), "the stack has 0 values");
   rejected(repeat("N", 4 * deep), "values on the stack");
   rejected("](" + repeat(")", 8 * deep) + "e", "need far more memory");
-  // Keys that are made for the hash table of c10::Dict to have no end.
+  // Keys for which the hash table of c10::Dict would grow without end.
   uint64_t inverse = 1; // of its factor, modulo 2^64
   for (int i = 0; i < 6; ++i) {
     inverse *= 2 - inverse * 11400714819323198485U;

@@ -23,7 +23,7 @@ c10::IValue tuple(std::vector<c10::IValue> items) {
 
 const auto kScript = parity_program("torch_file_check.py");
 
-// What reading the file says, empty if nothing.
+// The error of reading the file, or an empty string.
 std::string complaint(const std::string& path) {
   return words_of([&] { read_checkpoint_file(path); });
 }

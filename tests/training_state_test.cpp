@@ -7,7 +7,7 @@ namespace ddp::test::training_state_test {
 
 using c10::IValue;
 
-/// A training run that depends on all that a `TrainingState` can hold.
+/// A training run that depends on everything a `TrainingState` can contain.
 struct Training {
   explicit Training(const ProcessGroup& own_group = {})
       : group(own_group), sampler(64, group) {
@@ -42,7 +42,7 @@ struct Training {
     }
   }
 
-  /// What has come of it.
+  /// The tensors that training has produced.
   std::vector<at::Tensor> result() {
     auto all = net->parameters();
     all.push_back(average.reshape({1}));
@@ -84,7 +84,7 @@ RANKS_TEST("a training goes on from a file, which is written by rank 0") {
   whole.train(4);
   const auto expected = whole.result();
 
-  // To the last bit, on each rank, for which each part matters.
+  // Equal to the last bit on each rank if, and only if, no part is left out.
   for (const std::string left_out :
        {"", "optimizer", "random_state", "sampler", "own"}) {
     torch::manual_seed(99);
@@ -105,7 +105,7 @@ RANKS_TEST("a training goes on from a file, which is written by rank 0") {
     REQUIRE(equal(resumed.result(), expected) == left_out.empty());
   }
 
-  // What is wrong on one rank, every rank hears of.
+  // An error on one rank is thrown on every rank.
   TrainingState one;
   int64_t value = 0;
   one.add("step", value);

@@ -10,7 +10,7 @@ using detail::UnmanagedLeaves;
 
 const auto kNowhere = [](const at::Tensor&) { return false; };
 
-/// Runs backward and returns what the inspection says in it.
+/// Runs backward and returns the inspection's report.
 std::string report_of(
     UnmanagedLeaves& leaves,
     const at::Tensor& loss,
@@ -27,7 +27,7 @@ std::string report_of(
   return text;
 }
 
-/// What it says in the second of two steps, having said nothing in the first.
+/// The report of the second of two steps; the first one's must be empty.
 std::string second_report(
     UnmanagedLeaves& leaves,
     const std::function<at::Tensor()>& loss) {
@@ -121,7 +121,7 @@ TEST_CASE("a leaf that is known, or another Reducer's, is not reported") {
 TEST_CASE("inputs that require gradients are not reported") {
   Stem stem;
   auto leaves = stem.leaves();
-  std::vector<at::Tensor> kept; // others get an old one's address
+  std::vector<at::Tensor> kept; // later ones reuse a freed address
   for (int step = 0; step < 50; ++step) {
     const auto input = learned({5, 3});
     REQUIRE(report_of(leaves, stem.module(input).sum()).empty());

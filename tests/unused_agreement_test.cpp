@@ -5,7 +5,7 @@
 
 namespace ddp::test::unused_agreement_test {
 
-/// A store that counts what it is asked.
+/// A store that counts its requests.
 class MeteredStore : public c10d::HashStore {
  public:
   int64_t add(const std::string& key, int64_t value) override {
@@ -32,7 +32,7 @@ TEST_CASE("ranks agree whether all have unused parameters") {
     }
     int64_t announced = 0;
     for (int64_t step = 1; step <= kSteps; ++step) {
-      // One rank uses all parameters in every other step, each in its turn.
+      // One rank uses all parameters in every other step, each rank in turn.
       const auto complete = step % 2 == 0 ? step / 2 % size : -1;
       for (int64_t rank = 0; rank < size; ++rank) {
         if (rank != complete) {
@@ -46,7 +46,8 @@ TEST_CASE("ranks agree whether all have unused parameters") {
         }
       }
     }
-    // Of the last key, or one more whose first rank has not announced since.
+    // The last key, and maybe an older one that its first rank has not yet
+    // deleted.
     CHECK(store->getNumKeys() <= 2);
     CHECK(store->requests <= 2 * announced);
   }
@@ -78,7 +79,7 @@ TEST_CASE("where nothing keeps ranks together the first to read decides") {
   }
 }
 
-/// As rank 0's, whose process has ended.
+/// The store of a rank 0 whose process has ended.
 class EndedStore : public c10d::HashStore {
  public:
   int64_t add(const std::string& key, int64_t value) override {

@@ -39,7 +39,7 @@ RANKS_TEST("a gradient of zero is there, and keeps its sign") {
       loss.backward();
       REQUIRE(weight.grad().defined());
       REQUIRE(weight.grad().eq(0).all().item<bool>());
-      // What others lack counts as plus zero.
+      // A missing gradient counts as plus zero.
       const bool minus = std::signbit(zero) && all_use_it;
       REQUIRE(torch::signbit(weight.grad()).eq(minus).all().item<bool>());
     }
@@ -77,7 +77,7 @@ RANKS_TEST("skip_all_reduce_unused_params leaves out unused buckets") {
     for (const auto& bucket : reducer.timeline().buckets) {
       reduced += bucket.launched ? 1 : 0;
     }
-    REQUIRE(reduced == (step == 0 ? 1 : 4)); // of one, and of eight
+    REQUIRE(reduced == (step == 0 ? 1 : 4)); // of one, then of eight
     REQUIRE(!net->right->weight.grad().defined());
     REQUIRE(net->left->weight.grad().defined());
   }
@@ -144,10 +144,10 @@ RANKS_TEST("a rank that leaves out nothing any more is told so") {
     second.mutable_grad().reset();
     (both ? first + second : first).sum().backward();
   };
-  for (int i = 0; i < 3; ++i) { // in the end in buckets of their own
+  for (int i = 0; i < 3; ++i) { // finally in separate buckets
     step(/*both=*/false);
   }
-  const auto rest = [&] { // who waits for nobody is told in the next one
+  const auto rest = [&] { // may throw in a later step only
     step(/*both=*/group.rank() == 1);
     step(/*both=*/group.rank() == 1);
     step(/*both=*/group.rank() == 1);

@@ -78,7 +78,7 @@ RANKS_TEST("odd are the ranks that hold something else than most do", 4) {
   REQUIRE_THAT(
       named({5, 6, 6, 7}),
       Has("on ranks 0 and 3 differs from that on ranks 1 and 2"));
-  // As many on one side as on the other.
+  // Two groups of equal size.
   REQUIRE_THAT(
       named({7, 6, 6, 7}),
       Has("on ranks 1 and 2 differs from that on ranks 0 and 3"));
@@ -134,7 +134,7 @@ RANKS_TEST("values are compared by their bits") {
   REQUIRE(difference(group, nan.clone()) == "");
   const auto other_nan = torch::full({3}, 0x7fc00001, torch::kInt32);
   REQUIRE(on_rank_2(nan, other_nan.view(torch::kFloat)) != "");
-  // The same bytes, but something else.
+  // The same bytes, but another meaning.
   REQUIRE_THAT(
       on_rank_2(torch::zeros({2, 3}), torch::zeros({3, 2})),
       Has("x (Float [3, 2] on ranks 0 and 1; Float [2, 3] on rank 2)"));

@@ -1,4 +1,4 @@
-// What is said of waits that take long.
+// The notices about long waits.
 #include <tests/support/failures.h>
 
 #include <ddp/ddp.h>
@@ -13,15 +13,15 @@ using std::chrono::seconds;
 
 const auto kSoon = ProcessGroupOptions().wait_notice(seconds(2));
 
-/// Returns when the file has `text`; the test's own time bounds it.
+/// Returns when the file contains `text`; the test's timeout bounds the wait.
 void await(const std::string& path, const std::string& text) {
   while (read_text(path).find(text) == std::string::npos) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
-/// Checks the first notice of a wait, and sets `told`. When its rank waits no
-/// more another may tell of its own, and of what the others have come to since.
+/// Checks the first notice of a wait, and sets `told`. After this wait, another
+/// rank may report its own, with newer calls of the others.
 std::function<void(const std::string&)> first_notice(
     const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& told,
@@ -34,7 +34,7 @@ std::function<void(const std::string&)> first_notice(
   };
 }
 
-/// Fails when one rank has told of its wait and another has waited as long.
+/// Fails once one rank has reported its wait and another has waited as long.
 void fail_after_notice(const ProcessGroup& group) {
   group.store()->wait({"told"});
   std::this_thread::sleep_for(seconds(2));
@@ -93,7 +93,7 @@ RANKS_TEST(
       Has("; rank 0 waits in manual_seed: broadcast of 1 Long from rank 0; "
           "ranks 1 and 2 wait in Reducer: duplicate. All ranks must make "
           "the same calls, such as save_checkpoint"));
-  // All ranks say the same.
+  // All ranks report the same.
   const auto store = group.store();
   store->set("error/" + std::to_string(group.rank()), error);
   for (const auto* key : {"error/0", "error/1", "error/2"}) {
@@ -167,7 +167,7 @@ RANKS_TEST(
       store->wait({told}); // for as long as the test may take
     }
     call();
-    // A root that waits for nobody would go on to the next call.
+    // A root that does not wait would start the next call.
     store->add("ended/" + name, 1);
     while (store->add("ended/" + name, 0) < group.size()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -204,7 +204,7 @@ RANKS_TEST(
   for (int step = 0; step < 5; ++step) {
     const auto rows = torch::rand({4, 2}).requires_grad_().clone();
     rows.register_hook([&](const at::Tensor&) {
-      if (step == 4 && group.rank() == 0) { // its buckets are on their way
+      if (step == 4 && group.rank() == 0) { // its buckets are launched
         store->wait({"told"});
       }
     });
@@ -249,7 +249,7 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
   }
 }
 
-/// What follows in a backward starts after the reduction has ended or failed.
+/// The rest of a backward starts after the reduction has ended or failed.
 struct SlowHook : CommHook {
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
@@ -300,7 +300,7 @@ RANKS_TEST(
   const auto store = group.store();
   using Net = torch::OrderedDict<std::string, torch::Tensor>;
   const auto weight = [] { return torch::ones({2}).requires_grad_(); };
-  // A Sequential's names are those of any other.
+  // All Sequentials have the same names.
   const Net generator{{"0.weight", weight()}};
   const Net critic{{"0.weight", weight()}, {"0.bias", weight()}};
   Reducer generates(generator, group), criticises(critic, group);
@@ -311,7 +311,7 @@ RANKS_TEST(
   });
   if (group.rank() == 2) {
     fail_after_notice(group);
-  } else { // rank 1 passes over the critic
+  } else { // rank 1 skips the critic
     const auto& net = group.rank() == 0 ? critic : generator;
     REQUIRE_THROWS(net[0].value().sum().backward());
   }
@@ -341,7 +341,7 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
   });
   if (group.rank() == 3) {
     store->wait({"told"});
-    // So that the others have waited as long, too.
+    // The others must have waited as long too.
     std::this_thread::sleep_for(seconds(4));
   }
   group.barrier();

@@ -16,7 +16,7 @@ using detail::Watchdog;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Stands for NCCL's, whose collectives only an abort ends.
+/// Like NCCL's, its collectives end only by an abort.
 class StuckBackend : public c10d::Backend {
  public:
   using c10d::Backend::Backend;
@@ -33,7 +33,7 @@ class StuckBackend : public c10d::Backend {
     aborted = true;
   }
 
-  /// Waits as a thread does that waits for a stream: it looks at nothing else.
+  /// Waits like a thread that waits for a stream: it checks nothing else.
   bool is_aborted_within(seconds time) const {
     const auto start = Clock::now();
     while (!aborted && Clock::now() - start < time) {
@@ -57,8 +57,8 @@ struct Watched {
   Watchdog watch;
 };
 
-/// While it lives no request to the store gets a thread: those that wait for a
-/// task are busy, and no memory is left for another one's stack.
+/// During its lifetime no request to the store gets a thread: the idle ones are
+/// kept busy, and no memory is left for a new thread's stack.
 class NoMoreThreads {
  public:
   NoMoreThreads() {
@@ -76,7 +76,7 @@ class NoMoreThreads {
       while (true) {
         detail::start_detached([end = end_] { end.wait(); });
       }
-    } catch (const std::system_error&) { // as wanted
+    } catch (const std::system_error&) { // expected
     }
   }
 
@@ -91,7 +91,7 @@ class NoMoreThreads {
   std::shared_future<void> end_ = ended_.get_future().share();
 };
 
-/// A group whose flight records come into `folder`.
+/// A group whose flight records are written to `folder`.
 ProcessGroup recording_group(
     const std::string& folder,
     const ProcessGroupOptions& options = kTimeout) {
@@ -199,7 +199,7 @@ STARTED_TEST(
     if (group.rank() == 1) {
       none.emplace();
     }
-    // Longer than an end of rank 0's is waited for.
+    // Longer than the wait for rank 0's end.
     REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
   }
   group.barrier();
@@ -245,7 +245,7 @@ TEST_CASE("a look asks the store once, however many ranks there are") {
       watched->look();
     }
     REQUIRE(store->requests == 10);
-    // Four times a second, and of many ranks each less often.
+    // Four times a second; with many ranks, less often per rank.
     REQUIRE(watched->interval() == milliseconds(std::max(250, size)));
   }
 }

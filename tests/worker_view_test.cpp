@@ -1,4 +1,4 @@
-// What a program sees under ddprun and under torchrun.
+// The environment of a program under ddprun and under torchrun.
 #include <tests/support/catch.h>
 #include <tests/support/skip.h>
 
@@ -6,8 +6,7 @@ namespace ddp::test::worker_view_test {
 
 constexpr int kRanks = 3;
 
-/// What `launcher ... program` adds to the environment of local rank 1, or
-/// changes there.
+/// The variables that `launcher ... program` sets or changes for local rank 1.
 Environment added_by(const std::vector<std::string>& launcher) {
   // Python sets LC_CTYPE in the C locale.
   Command command{

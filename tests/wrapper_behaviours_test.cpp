@@ -5,10 +5,10 @@
 
 namespace ddp::test::wrapper_behaviours_test {
 
-// What the tests of Python's DistributedDataParallel ask of the wrapper: there
-// forward decides what is reduced. docs/parity.md lists which is which.
+// The tests of Python's DistributedDataParallel, applied to the wrapper, whose
+// forward decides what is reduced. docs/parity.md lists the counterparts.
 
-/// Whose gradient is the mean of the ranks' inputs.
+/// Its gradient is the mean of the ranks' inputs.
 struct Scale : torch::nn::Module {
   torch::Tensor weight = register_parameter("weight", torch::ones({2}));
 
@@ -40,7 +40,7 @@ struct OutputsNet : LayeredNet {
   }
 };
 
-/// Returns more than what it computed from its parameters.
+/// Returns more outputs than those computed from its parameters.
 struct TalkativeNet : LayeredNet {
   torch::nn::Linear layer = linear("linear", 4, 2);
 
@@ -50,7 +50,7 @@ struct TalkativeNet : LayeredNet {
   }
 };
 
-/// Steps of a net in the wrapper, each of which begins without gradients.
+/// Steps of a net in the wrapper; each starts without gradients.
 template <typename Net, typename Step>
 void each_step(const ProcessGroup& group, const Step& step) {
   auto net = std::make_shared<Net>();
@@ -124,7 +124,7 @@ RANKS_TEST("an output that depends on no parameter takes part") {
 RANKS_TEST("several forwards and one backward, through the wrapper") {
   each_step<Scale>(group, [&](auto& model, Scale& net, int) {
     const auto first = model.forward(own(group));
-    model.forward(own(group)); // whose output nobody uses
+    model.forward(own(group)); // unused output
     const auto second = model.forward(own(group) * 3);
     (first + second).sum().backward();
     REQUIRE(is(net.weight.grad(), 8));
@@ -243,7 +243,7 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
   REQUIRE(!net->stem->weight.grad().defined());
 }
 
-// Backwards that do not come through the wrapper's output, or are not for the
+// Backwards that bypass the wrapper's output, or that are not for the
 // parameters.
 
 struct Critic : LayeredNet {
@@ -253,7 +253,7 @@ struct Critic : LayeredNet {
   torch::nn::Linear last =
       add("last",
           torch::nn::Linear(torch::nn::LinearOptions(8, 1).bias(false)));
-  /// A loss of the module's own.
+  /// A loss that the module keeps.
   torch::Tensor aside;
 
   torch::Tensor forward(const torch::Tensor& x) {
@@ -263,7 +263,7 @@ struct Critic : LayeredNet {
   }
 };
 
-/// How far the gradient is from a length of 1: the loss of WGAN-GP.
+/// The squared distance of the gradient's norm from 1: the loss of WGAN-GP.
 template <typename Net>
 torch::Tensor penalty(Net& net, const torch::Tensor& input) {
   const auto output = net.forward(input).sum();

@@ -5,7 +5,7 @@
 
 namespace ddp::test::wrapper_outputs_test {
 
-// What a program may do with the wrapper's outputs.
+// Operations that a program may apply to the wrapper's outputs.
 
 /// Returns a state that the next forward gets, without a gradient.
 struct StatefulNet : LayeredNet {
@@ -38,7 +38,7 @@ RANKS_TEST("outputs without a gradient are given to the next forward") {
   }
 }
 
-/// Whose gradient is the mean of the ranks' inputs.
+/// Its gradient is the mean of the ranks' inputs.
 struct Scale : torch::nn::Module {
   torch::Tensor weight = register_parameter("weight", torch::ones({2}));
 
@@ -51,7 +51,7 @@ RANKS_TEST("outputs and losses may be changed in place") {
   for (const auto& options : all_modes()) {
     auto net = std::make_shared<Scale>();
     DistributedDataParallel<Scale> model(net, group, options);
-    // With and, but in a static graph, without rank 0's part.
+    // With rank 0's part and, unless the graph is static, without it.
     for (const bool all : {true, options.static_graph()}) {
       reset_gradients(*net);
       auto loss = model->forward(own(group), all || group.rank() > 0).sum();

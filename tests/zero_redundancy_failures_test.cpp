@@ -1,4 +1,4 @@
-// What sharded optimizers refuse, and what other ranks hear of it.
+// Errors of sharded optimizers, and their report on other ranks.
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
@@ -64,7 +64,7 @@ RANKS_TEST("where one rank cannot step its share the others hear why") {
   Zero<torch::optim::Adam> optimizer(
       parameters, group, torch::optim::AdamOptions(0.1));
   REQUIRE_THROWS_WITH(optimizer.step(), Has("sparse"));
-  // Not over gloo, where a rank that ends is a reason too.
+  // Not over gloo, where the end of a rank would also be an error.
   meet_at_store(group, {"0", "1", "2"});
 }
 

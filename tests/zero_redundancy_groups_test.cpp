@@ -9,7 +9,7 @@ using torch::optim::AdamOptions;
 using torch::optim::OptimizerParamGroup;
 using Groups = std::vector<OptimizerParamGroup>;
 
-/// A net, and how it is trained.
+/// A net and its training options.
 template <typename Net>
 struct Training {
   std::function<Groups(Net&)> groups = [](Net& net) {
@@ -58,7 +58,7 @@ void check_bits(const ProcessGroup& group, const Training<Net>& with) {
 
 RANKS_TEST("a part of the ranks shards its own optimizer", 4) {
   Training<UnevenNet> training;
-  training.steps = group.rank() < 2 ? 2 : 5; // a common group would not get on
+  training.steps = group.rank() < 2 ? 2 : 5; // a common group hangs
   check_bits(group.split(group.rank() / 2), training);
   group.barrier(); // rank 0 serves the store of both parts
 }

@@ -1,4 +1,4 @@
-// Optimizers whose state is shared out over ranks.
+// Optimizers with sharded state.
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
@@ -83,7 +83,7 @@ RANKS_TEST("the largest parameters go to the ranks that have least") {
       bytes_of_state(optimizer) ==
       2 * 4 * loads[static_cast<size_t>(group.rank())]);
   REQUIRE(optimizer.state().size() == (group.rank() == 0 ? 1 : 2));
-  // A group that comes later is shared out too.
+  // A parameter group that is added later is sharded too.
   const auto late = with_gradients({7})[0];
   OptimizerParamGroup group_of_one({late});
   group_of_one.set_options(std::make_unique<torch::optim::AdamOptions>(0.5));
@@ -149,10 +149,10 @@ std::vector<torch::Tensor> large_parameters() {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Sanitizers have an allocator of their own.
+// Sanitizers use another allocator.
 TEST_CASE("a sharded state takes a rank's share of the memory") {
   const torch::optim::AdamOptions options(1e-2);
-  ranks(1, [&](ProcessGroup) { // no peak of what came before
+  ranks(1, [&](ProcessGroup) { // a new process: its peak is low
     const auto parameters = large_parameters();
     torch::optim::Adam optimizer(parameters, options);
     const auto unsharded = growth(optimizer, parameters);
@@ -214,7 +214,7 @@ RANKS_TEST("a closure sees all parameters of a sharded optimizer") {
     step_by_closure(expected, *plain, group, step);
     REQUIRE(same_parameters(*net, *plain));
   }
-  // Ranks without inputs step along.
+  // Ranks without inputs step too.
   Join join(group, {reducer.joinable(), optimizer});
   for (int64_t step = 0; step <= group.rank(); ++step) {
     step_by_closure(optimizer, *net, group, step);

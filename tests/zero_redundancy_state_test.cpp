@@ -1,4 +1,4 @@
-// The state of an optimizer that is shared out over ranks, saved and loaded.
+// Sharded optimizer state, saved and loaded.
 #include <ddp/ddp.h>
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
@@ -8,7 +8,7 @@ namespace ddp::test::zero_redundancy_state_test {
 
 using torch::optim::OptimizerParamGroup;
 
-/// Steps on what all ranks know.
+/// Steps on gradients that are equal on all ranks.
 void train(
     UnevenNet& net,
     torch::optim::Optimizer& optimizer,
@@ -25,7 +25,7 @@ void train(
 TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
   const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
-  // Three ranks save; four go on, and one process without shards.
+  // Three ranks save; four ranks, and one process without shards, resume.
   ranks(3, [path](ProcessGroup group) {
     const auto net = start_net();
     Zero<torch::optim::Adam> optimizer(
@@ -83,7 +83,7 @@ TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
     torch::optim::Adam plain(whole->parameters(), options);
     train(*whole, plain, 0, 6);
     REQUIRE(same_parameters(*net, *whole));
-    group.barrier(); // all files are there
+    group.barrier(); // all files exist
     const auto others = read_checkpoint_file(file((group.rank() + 1) % 3));
     REQUIRE_THROWS_WITH(
         loaded.load_state_dict(others), Has("was not saved by rank"));

@@ -19,8 +19,8 @@ namespace {
 
 using Leaves = std::vector<Leaf>;
 
-/// How far values may be apart, as with torch.isclose; without any, they have
-/// to be equal bit by bit.
+/// How much values may differ, as with torch.isclose. Without a tolerance, they
+/// must have equal bits.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -30,16 +30,16 @@ struct Tolerance {
   }
 };
 
-/// Where two tensors of one shape and dtype differ.
+/// The differences of two tensors of one shape and dtype.
 struct TensorDifference {
   int64_t elements = 0;
-  /// Of these, where one is NaN at least.
+  /// The number of these with a NaN in at least one tensor.
   int64_t with_nan = 0;
-  /// Of the others.
+  /// The largest difference of the others.
   double largest = 0;
 };
 
-// Of contiguous tensors: those whose bits differ.
+// A mask of the elements whose bits differ, for contiguous tensors.
 at::Tensor differing_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto bytes = [](const at::Tensor& tensor) {
     return tensor.unsqueeze(-1).view(at::kByte);
@@ -87,7 +87,7 @@ TensorDifference difference_of(
     const at::Tensor& a,
     const at::Tensor& b,
     const Tolerance& tolerance) {
-  constexpr int64_t kPiece = 1 << 20; // bounds what copies take
+  constexpr int64_t kPiece = 1 << 20; // limits the memory of copies
   const auto left = detail::plain_tensor(a).flatten();
   const auto right = detail::plain_tensor(b).flatten();
   TensorDifference difference;
@@ -150,7 +150,7 @@ bool close(const c10::IValue& a, const c10::IValue& b, const Tolerance& by) {
   return std::abs(left - right) <= by.absolute + by.relative * std::abs(right);
 }
 
-// How they differ; empty where they do not.
+// The text of the difference; empty if there is none.
 std::string compare(
     const c10::IValue& a,
     const c10::IValue& b,

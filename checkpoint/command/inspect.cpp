@@ -40,7 +40,7 @@ void print_head(const std::string& path, const FileInfo& info) {
   }
 }
 
-// The parts of a training.
+// Prints the parts of a training state.
 void print_entries(const c10::IValue& content) {
   if (!content.isGenericDict()) {
     return;
@@ -55,7 +55,7 @@ void print_entries(const c10::IValue& content) {
   table.add({"entry", "tensors", "elements", "size"});
   for (const auto& entry : dict) {
     const auto extent = extent_of(entry.value());
-    if (extent.tensors > 0) { // others are among the values
+    if (extent.tensors > 0) { // print_values prints the others
       table.add(
           {printable(detail::key_text(entry.key())),
            grouped(extent.tensors),

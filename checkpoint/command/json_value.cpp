@@ -23,7 +23,7 @@ Json json_of(const c10::IValue& value) {
   if (value.isString()) {
     return value.toStringRef();
   }
-  if (value.isGenericDict()) { // an empty one: others are no leaves
+  if (value.isGenericDict()) { // empty, as it is a leaf
     return Json::object();
   }
   if (value.isList() || value.isTuple()) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kProgram = "ddp-checkpoint";
 
-// CLI11 would only say that a subcommand is required.
+// CLI11 would report an unknown name as a missing subcommand.
 bool is_subcommand(const CLI::App& app, const std::string& name) {
   const auto all = app.get_subcommands({});
   return std::any_of(all.begin(), all.end(), [&](const auto* each) {

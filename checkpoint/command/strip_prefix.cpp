@@ -31,7 +31,7 @@ bool has_named_tensor(const Dict& dict) {
   });
 }
 
-// Adds the number of names that it changes to `count`.
+// Adds the number of changed names to `count`.
 c10::IValue stripped(
     const c10::IValue& value,
     const std::string& prefix,

@@ -9,7 +9,7 @@
 namespace ddp::command {
 namespace {
 
-// What could have been noticed.
+// How the file was verified.
 const char* verified(const FileInfo& info) {
   if (info.has_checksums) {
     return "by checksums of every byte";
@@ -18,7 +18,7 @@ const char* verified(const FileInfo& info) {
                              : "by CRC-32 of its values";
 }
 
-// What an error says of the file.
+// The error's text without the file's name.
 std::string reason(const c10::Error& error, const std::string& path) {
   const auto start = "cannot read '" + path + "': ";
   return printable(replaced(error.what_without_backtrace(), start, ""));
@@ -26,7 +26,7 @@ std::string reason(const c10::Error& error, const std::string& path) {
 
 int verify(const std::string& path) {
   try {
-    detail::naming_file(path, [&] { // no verdict without the file
+    detail::naming_file(path, [&] { // a missing file is not corrupt
       const detail::FileSource file(path);
     });
   } catch (const c10::Error& error) {

@@ -17,10 +17,10 @@ using Json = nlohmann::json;
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr const char* kChecksumKey = "ddp.xxh3";
 
-// The two spaces tell a header that we wrote from one into which another
-// program copied our metadata, checksum and all, together with tensors that it
-// changed. A checksum is expected after them alone, and no bit of them can flip
-// without making the text no JSON.
+// The two spaces distinguish a header of this library from one into which
+// another program copied the library's metadata, including checksums, with
+// changed tensors. Checksums are expected only after these spaces. With a
+// flipped bit in them, the text is not JSON.
 constexpr const char* kOurHead = "{  ";
 constexpr const char* kOurHeadToChecksum =
     "{  \"__metadata__\":{\"ddp.xxh3\":\"";
@@ -49,14 +49,14 @@ constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
         {"C64", c10::kComplexFloat},
     }};
 
-// A JSON object with its keys in the order of the text, which the library's own
-// ordered object would look up in linear time.
+// A JSON object, and its keys in the order of the text. nlohmann's ordered
+// object would take linear time to look up a key.
 struct OrderedObject {
   Json json;
   std::vector<std::string> keys;
 };
 
-// The library keeps the last of two equal keys and says nothing.
+// Rejects repeated keys: nlohmann's parser silently keeps the last one.
 OrderedObject parse_json(const std::string& text) {
   OrderedObject result;
   std::vector<std::set<std::string>> open_objects;
@@ -180,8 +180,8 @@ SafetensorsMetadata parse_metadata(const Json& json) {
   return metadata;
 }
 
-// Moves the checksums out of the metadata, where any other program's reader has
-// to find them.
+// Moves the checksums out of the metadata, the only field in which other
+// readers accept them.
 void take_checksums(const std::string& text, SafetensorsHeader& header) {
   const auto checksums = std::exchange(header.metadata[kChecksumKey], {});
   header.metadata.erase(kChecksumKey);
@@ -307,7 +307,7 @@ std::string format_header(const SafetensorsHeader& header) try {
           kHeaderAlignment,
       ' ');
   return text;
-} catch (const nlohmann::json::exception& error) { // text that is no UTF-8
+} catch (const nlohmann::json::exception& error) { // text that is not UTF-8
   DDP_THROW(
       ValueError,
       "a name or metadata entry cannot be written as JSON: {}",

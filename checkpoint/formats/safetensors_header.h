@@ -22,12 +22,12 @@ struct SafetensorsHeader {
   /// In the order of the JSON text.
   std::vector<TensorEntry> entries;
   SafetensorsMetadata metadata;
-  /// Where the data begins in the file.
+  /// The offset of the data in the file.
   uint64_t data_offset = 0;
   /// The checksums in a header that `format_header` wrote, joined, with
   /// `kChecksumSize` digits each. The first checksum covers the header's text,
-  /// with zeros in the checksum's place; a checksum for each of `entries`
-  /// follows. `metadata` does not contain them.
+  /// with zeros for this checksum; a checksum for each of `entries` follows.
+  /// `metadata` does not contain them.
   std::string checksums;
 };
 
@@ -42,8 +42,7 @@ std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 /// checksums.
 std::string format_header(const SafetensorsHeader& header);
 
-/// The checksum of such a text, regardless of the contents of the checksum's
-/// place.
+/// The checksum of such a text; ignores the checksum that the text contains.
 std::string header_checksum(std::string text);
 
 /// Reads a header that `data_bytes` bytes follow in the file. Checks that its

@@ -16,12 +16,12 @@ namespace ddp::detail {
 namespace {
 
 namespace fs = std::filesystem;
-using Index = nlohmann::json; // ordered ones look keys up in linear time
+using Index = nlohmann::json; // ordered_json is slow to look up keys
 
 const std::string kIndexEnd = ".safetensors.index.json";
-constexpr uint64_t kMaxIndexBytes = 100'000'000; // as of a header
+constexpr uint64_t kMaxIndexBytes = 100'000'000; // as for a header
 
-/// A tensor's name, and the file that has it.
+/// Names of tensors, and the files that contain them.
 using WeightMap = std::vector<std::pair<std::string, std::string>>;
 
 WeightMap read_weight_map(const std::string& path) {
@@ -51,7 +51,8 @@ WeightMap read_weight_map(const std::string& path) {
   return files;
 }
 
-/// The files of an index at `path` that can only be its own.
+/// The files of the index at `path` whose names begin with its stem, so no
+/// other index uses them.
 std::set<std::string> former_shards(
     const std::string& path,
     const std::string& stem) {
@@ -64,14 +65,14 @@ std::set<std::string> former_shards(
       }
     }
   } catch (const c10::Error&) {
-    return {}; // there is none
+    return {}; // no valid index
   }
   return shards;
 }
 
 void remove_files(const fs::path& folder, const std::set<std::string>& files) {
   for (const auto& file : files) {
-    std::error_code ignored; // what stays takes room, and does no harm
+    std::error_code ignored; // remaining files only use space
     fs::remove(folder / file, ignored);
   }
 }
@@ -101,7 +102,7 @@ std::vector<std::string> names(const std::string& stem, size_t count) {
   return names;
 }
 
-/// Names of which none is taken.
+/// Names of files that do not exist.
 std::vector<std::string> free_names(
     const fs::path& folder,
     const std::string& stem,
@@ -178,7 +179,7 @@ void write_sharded_safetensors(
   for (size_t i = 0; i < shards.size(); ++i) {
     for (const auto& item : shards[i]) {
       safetensors_dtype(
-          item->scalar_type(), item.key()); // before the first file
+          item->scalar_type(), item.key()); // checks before it writes
       weights[item.key()] = files[i];
       total += static_cast<int64_t>(item->nbytes());
     }

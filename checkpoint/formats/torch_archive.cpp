@@ -12,12 +12,12 @@
 namespace ddp::detail {
 namespace {
 
-// What the values of a pickle may take beside the storages; a dict of many
-// short words takes most, about 50 times its bytes.
+// The memory limit of a pickle's values without storages. The largest case is a
+// dict of many short words, which takes about 50 times its bytes.
 constexpr uint64_t kBudget = uint64_t{128} << 20;
 constexpr uint64_t kBudgetPerByte = 24;
 
-// The number that older versions of torch.save put first.
+// The number with which files of older versions of torch.save begin.
 constexpr const char* kLegacyMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr size_t kLegacyHead = 32;
 
@@ -32,9 +32,9 @@ const ByteSource& check_format(const ByteSource& source) {
   return source;
 }
 
-// LibTorch's writer of zip files. No error may pass through its C code, and its
-// destructor completes the file: so the first error is kept until a record is
-// over, and what would follow it is not written.
+// LibTorch's writer of zip files. Exceptions cannot pass through its C code,
+// and its destructor completes the file. The first error is therefore stored
+// until the end of the record, and nothing more is written.
 class ArchiveWriter {
  public:
   explicit ArchiveWriter(AtomicFile& file)
@@ -71,7 +71,7 @@ class ArchiveWriter {
   }
 
   std::exception_ptr error_;
-  caffe2::serialize::PyTorchStreamWriter zip_; // ends first
+  caffe2::serialize::PyTorchStreamWriter zip_; // must be destroyed first
 };
 
 } // namespace
@@ -117,7 +117,7 @@ c10::IValue TorchArchive::value(bool strict, bool verify) const {
   auto value = read_pickle(
       required("data.pkl"), kBudget + kBudgetPerByte * size_, load, strict);
   for (const auto& record : zip_.records()) {
-    // LibTorch writes code that only its own modules need.
+    // Code in the file is only for LibTorch's modules.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;
     if (verify && !code && used.count(record.name) == 0) {
       zip_.verify(record);

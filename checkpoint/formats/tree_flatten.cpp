@@ -14,7 +14,7 @@ namespace {
 using c10::IValue;
 using Json = nlohmann::json;
 
-// JSON has arrays, texts, numbers, truth and null as they are; the rest is an
+// Lists, strings, numbers, bools and none are JSON values; other values are an
 // object of one entry:
 constexpr const char* kDictKind = "dict"; // [[key, value], ...]
 constexpr const char* kFloatKind = "float"; // "nan", "inf", "-inf"

@@ -55,7 +55,7 @@ Supervisor::Signals Supervisor::asked_to_end(int signal, Time now) {
   if (again) {
     return kill();
   }
-  // Ranks that were asked to stop already keep what time they had.
+  // Ranks that were already asked to stop keep their deadline.
   return asked_ ? Signals{signal, SIGCONT} : stop(signal, now);
 }
 
@@ -103,7 +103,7 @@ Supervisor::Signals Supervisor::stop(int signal, Time now) {
   for (RankState& each : ranks_) {
     each.asked_to_stop();
   }
-  return {signal, SIGCONT}; // a stopped process takes no other signal
+  return {signal, SIGCONT}; // a stopped process handles no other signal
 }
 
 Supervisor::Signals Supervisor::kill() {

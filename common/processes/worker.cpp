@@ -28,8 +28,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// A handler would run in this process, until exec, in place of the new
-// program's.
+// Until exec, a handler of the parent could still run in the child.
 void restore_default_signals(bool also_ignored) {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
@@ -42,7 +41,7 @@ void restore_default_signals(bool also_ignored) {
   }
 }
 
-// Between fork and exec, where other threads may have held any lock:
+// Runs between fork and exec, when other threads may have held any lock:
 // async-signal-safe calls only.
 [[noreturn]] void become_worker(
     const WorkerPlan& plan,
@@ -51,7 +50,7 @@ void restore_default_signals(bool also_ignored) {
     char* const* argv,
     char* const* envp) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) { // died before the line above
+  if (getppid() != parent) { // it died before the line above
     _exit(kExitInternal);
   }
   if (plan.apart) {
@@ -59,11 +58,11 @@ void restore_default_signals(bool also_ignored) {
     sigemptyset(&mask);
   }
   dup2(plan.in_fd, STDIN_FILENO);
-  fcntl(STDIN_FILENO, F_SETFD, 0); // where it was that already
+  fcntl(STDIN_FILENO, F_SETFD, 0); // dup2 does nothing if in_fd is 0
   dup2(plan.out_fd, STDOUT_FILENO);
   dup2(plan.err_fd, STDERR_FILENO);
 #ifdef SYS_close_range
-  // Ours are O_CLOEXEC already; this is for what others left open.
+  // ddp's descriptors are O_CLOEXEC already; this call is for those of others.
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 #endif
   for (int fd : plan.kept_fds) {
@@ -73,7 +72,7 @@ void restore_default_signals(bool also_ignored) {
     plan.prepare();
   }
   if (!plan.folder.empty() && chdir(plan.folder.c_str()) != 0) {
-    errno = 0; // it is gone
+    errno = 0; // the folder no longer exists
   }
   restore_default_signals(plan.apart);
   sigprocmask(SIG_SETMASK, &mask, nullptr);

@@ -12,11 +12,11 @@ namespace {
 
 using Map = std::map<std::string, std::string>;
 
-// Dropped unless set: they describe a scheduler's job.
+// Inherited values are dropped: they belong to ddprun or to an outer job.
 const char* const kStale[] = {
     kHeartbeatVariable,
     kRemoteLauncherVariable,
-    "DDP_TOKEN", // the nodes' secret, which is none of the ranks'
+    "DDP_TOKEN", // the nodes' secret, which ranks must not see
     "DDP_TTY",
     "TORCHELASTIC_ERROR_FILE"};
 

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = SchedulerEnvironment::Kind;
 
-// 0 where it is unset or no number.
+// 0 if the variable is unset or not a number.
 int number(const EnvironmentLookup& lookup, const char* name) {
   const std::string text = lookup(name).value_or("");
   int value = 0;
@@ -43,7 +43,7 @@ std::optional<SchedulerEnvironment> find_slurm(
   }
   SchedulerEnvironment found{Kind::kSlurmScript, "Slurm"};
   found.nodes = std::max(1, number(lookup, "SLURM_JOB_NUM_NODES"));
-  // Scripts have SLURM_PROCID and SLURM_NTASKS too; a step alone has its id.
+  // Scripts also have SLURM_PROCID and SLURM_NTASKS; only a step has a step id.
   if (is_slurm_step(lookup("SLURM_STEP_ID").value_or(""))) {
     found.kind = Kind::kSlurm;
     found.name = "srun";
@@ -105,7 +105,7 @@ const char* const kTaskBeginnings[] = {
     "SLURM_STEP_"};
 
 const char* const kTaskNames[] = {
-    "OMPI_MCA_pmix", // "not isolated", which a world of one process needs
+    "OMPI_MCA_pmix", // excludes "isolated", which a single process needs
     "OMPI_MCA_orte_app_num",
     "OMPI_MCA_orte_bound_at_launch",
     "OMPI_MCA_orte_hnp_uri",
@@ -150,8 +150,8 @@ std::optional<SchedulerEnvironment> detect_scheduler(
 }
 
 bool is_once_per_node(const SchedulerEnvironment& launcher) {
-  // Slurm's tasks can be several on some nodes only; mpirun's own node, which
-  // is counted, can be without any.
+  // Slurm can start several tasks on some nodes only. mpirun counts its own
+  // node, which may have no task.
   const bool as_many = launcher.nodes == launcher.tasks;
   if (launcher.tasks_here == 0) {
     return as_many;

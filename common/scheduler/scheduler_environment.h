@@ -49,9 +49,9 @@ std::string check_scheduler(
 /// the second call of MPI_Init would fail. Without them, MPI_Init in a rank
 /// makes a world of this rank alone. Variables that describe the allocation
 /// (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters (OMPI_MCA_btl,
-/// PMIX_MCA_gds) are not included. The variables are: OMPI_COMM_WORLD_*,
-/// OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
-///     mpirun sets of OMPI_MCA_orte_*, OMPI_COMMAND, OMPI_ARGV,
+/// PMIX_MCA_gds) are not included. The variables are:
+///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, the
+///     OMPI_MCA_orte_* that mpirun sets, OMPI_COMMAND, OMPI_ARGV,
 ///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
 ///     OMPI_FILE_LOCATION
 ///   PMIX_* but PMIX_MCA_*; PMI_*; MPI_LOCALRANKID, MPI_LOCALNRANKS

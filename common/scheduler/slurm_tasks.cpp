@@ -8,7 +8,7 @@
 namespace ddp {
 
 bool is_slurm_step(const std::string& step_id) {
-  // Slurm gives the highest numbers to what is no step.
+  // Slurm reserves the highest numbers for other purposes.
   constexpr int64_t first_special = 4294967280;
   int64_t id = -1;
   std::from_chars(step_id.data(), step_id.data() + step_id.size(), id);
@@ -55,7 +55,7 @@ Texts numbers_of(const std::string& range, size_t most) {
   return numbers;
 }
 
-// What one entry of a list, such as "rack[1-2]n[3,5]", stands for.
+// The hosts of one entry of a list, such as "rack[1-2]n[3,5]".
 Texts expand(const std::string& entry, size_t most) {
   const size_t open = entry.find('[');
   const size_t close = entry.find(']', open);
@@ -75,7 +75,7 @@ Texts expand(const std::string& entry, size_t most) {
   return hosts;
 }
 
-// At the commas that are in no brackets.
+// Splits a list at the commas outside brackets.
 Texts entries_of(const std::string& list) {
   Texts entries{""};
   int depth = 0;
@@ -110,7 +110,7 @@ std::string first_slurm_host(const std::string& list) {
 }
 
 int slurm_port(int64_t job, int64_t step) {
-  // Above the ports that Linux gives to connections (32768 to 60999).
+  // Above Linux's ephemeral ports (32768 to 60999).
   constexpr int64_t first = 61440;
   constexpr int64_t ports = 4096;
   return static_cast<int>(

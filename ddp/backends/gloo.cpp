@@ -14,7 +14,7 @@ std::string interface_of(const std::string& named) {
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   using c10d::ProcessGroupGloo;
-  // Its threads then get an error where a peer has ended.
+  // Threads of gloo then get an error if a peer has ended.
   const detail::SignalsBlocked blocked({SIGPIPE});
   auto gloo_options = ProcessGroupGloo::Options::create(options.timeout);
   const auto interface = interface_of(options.interface);

@@ -26,7 +26,7 @@ std::string file_of(const void* address) {
   return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-/// The folder of the library that this code is in, behind links, with a slash.
+/// The folder of the library with this code, with links resolved and a slash.
 std::string own_folder() {
   const auto path = file_of(reinterpret_cast<const void*>(&library));
   std::error_code error;
@@ -34,14 +34,14 @@ std::string own_folder() {
   return error ? "" : real.parent_path().string() + "/";
 }
 
-/// Its symbols are for all: Open MPI's plugins look for MPI's there.
+/// Loads it with global symbols, which Open MPI's plugins need.
 void* open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
-/// Our library calls the MPI that the program has, whose handles differ from
-/// those that it was built for if that is another. Tools that stand between a
-/// program and its MPI leave these names alone.
+/// Our library calls the program's MPI. If it was built with another MPI, the
+/// handles differ. Tools that intercept MPI calls do not replace the PMPI
+/// names.
 std::string other_mpi(void* handle) {
   const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
   const auto* own = dlsym(handle, "PMPI_Init");

@@ -15,10 +15,10 @@
 namespace ddp::backends::nccl {
 namespace {
 
-/// ProcessGroupNCCL reads these from the environment only, when it is made. By
-/// default its watchdog ends the process a minute after a collective failed,
-/// or the whole job eight minutes after one failed anywhere. What the user has
-/// set stays, unless it is torchrun's own setting, which does the former.
+/// The constructor of ProcessGroupNCCL reads these only from the environment.
+/// By default, its watchdog ends the process a minute after a collective
+/// failed, or the whole job eight minutes after a failure on any rank. Settings
+/// of the user are kept, except torchrun's, which also ends the process.
 void leave_errors_to_us() {
   const auto prefer = [](const char* name, const char* value) {
     setenv(name, value, /*overwrite=*/0);
@@ -31,13 +31,13 @@ void leave_errors_to_us() {
   prefer("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
 }
 
-/// Told apart from one that is too old, which CUDA's text does not.
+/// CUDA's text does not distinguish a missing driver from an old one.
 bool is_driver_missing() {
   int version = 0;
   return cudaDriverGetVersion(&version) != cudaSuccess || version == 0;
 }
 
-/// Whether the host has a display controller by NVIDIA, as PCI says it.
+/// Whether the host has a display controller by NVIDIA, according to PCI.
 bool is_gpu_built_in() {
   constexpr auto kNvidia = "0x10de";
   constexpr auto kDisplay = "0x03";
@@ -95,8 +95,8 @@ c10::intrusive_ptr<c10d::Backend> create(
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create(
       /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;
-  nccl_options->group_name = options.name; // flight records are told by it
-  // Not bound to the device: a model may lie on several.
+  nccl_options->group_name = options.name; // identifies flight records
+  // Not bound to the device: a model may use several.
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(
       options.store, options.rank, options.size, nccl_options);
 }
@@ -128,7 +128,7 @@ bool is_capturing(c10::Device device) {
   if (cudaStreamIsCapturing(
           c10::cuda::getCurrentCUDAStream(device.index()), &status) !=
       cudaSuccess) {
-    // The default stream cannot say while another one is captured.
+    // The query fails for the default stream while another one is captured.
     clear_last_error();
     return false;
   }

@@ -11,7 +11,7 @@ bool available() {
 }
 
 UsableGpus usable_gpus() {
-  return {{}, "this build of ddp has no CUDA"}; // the host may have some
+  return {{}, "this build of ddp has no CUDA"}; // the host may have GPUs
 }
 
 c10::intrusive_ptr<c10d::Backend> create(

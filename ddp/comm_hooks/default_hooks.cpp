@@ -36,7 +36,7 @@ c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(
       ->then(
           [buffer = bucket.buffer, compressed, group](
               c10::ivalue::Future& future) -> c10::IValue {
-            const at::NoGradGuard no_grad; // the communicating thread
+            const at::NoGradGuard no_grad; // another thread runs this
             const auto result = detail::result_for(future, compressed);
             detail::follow_default_stream(group, buffer.device());
             return at::Tensor(buffer).copy_(result.view_as(buffer));

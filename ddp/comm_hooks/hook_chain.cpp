@@ -19,7 +19,7 @@ struct DDP_LOCAL HookChain::Impl {
   at::Tensor reduce(GradBucket bucket, const ProcessGroup& group) const {
     for (size_t i = 0; i < hooks.size(); ++i) {
       const auto future = i == 0
-          ? hooks[i]->run(bucket, group) // the Reducer has scaled for it
+          ? hooks[i]->run(bucket, group) // the Reducer has scaled its input
           : detail::run_inner(*hooks[i], bucket, group);
       DDP_CHECK(future, "the communication hook returned no future");
       detail::wait_for(group, *future, "a communication hook of a chain");
@@ -48,7 +48,7 @@ struct DDP_LOCAL HookChain::Impl {
 
   template <typename Load>
   void load(const IValue& states, Load load) const {
-    if (states.isNone()) { // of hooks that have none
+    if (states.isNone()) { // hooks without state
       return;
     }
     DDP_CHECK_VALUE(

@@ -8,7 +8,8 @@
 namespace ddp::detail {
 namespace {
 
-/// The next [count, rows, columns] of flat memory, from `offset` on.
+/// The next [count, rows, columns] of flat memory at `offset`, which it
+/// advances.
 at::Tensor take(
     const at::Tensor& memory,
     int64_t& offset,
@@ -20,7 +21,7 @@ at::Tensor take(
   return memory.narrow(0, offset - size, size).view({count, rows, columns});
 }
 
-/// Columns that are no multiples of each other, of the shape of `q`'s.
+/// Columns of the shape of `q`, none of which is a multiple of another.
 at::Tensor independent_columns(const at::Tensor& q) {
   const auto options = q.options().dtype(at::kFloat);
   const auto row = at::ones({q.size(1), 1}, options).cumsum(0);
@@ -28,14 +29,14 @@ at::Tensor independent_columns(const at::Tensor& q) {
   return (row * column).cos().to(q.scalar_type());
 }
 
-/// Gram and Schmidt's way, for which no type is too small.
+/// The Gram-Schmidt process, which works with all types.
 void orthogonalize_by_column(const at::Tensor& matrices, double epsilon) {
   const auto columns = matrices.size(2);
   for (int64_t i = 0; i < columns; ++i) {
     auto column = matrices.narrow(2, i, 1);
     auto norm = at::linalg_vector_norm(column, 2, {1}, /*keepdim=*/true);
     if (epsilon == 0) {
-      norm.masked_fill_(norm == 0, 1); // Python divides by it, to NaN
+      norm.masked_fill_(norm == 0, 1); // Python divides by 0, which gives NaN
     } else {
       norm.add_(epsilon);
     }
@@ -107,7 +108,7 @@ void LowRank::use(const at::Tensor& memory) {
   }
 }
 
-/// On the CPU, as every device has it.
+/// Draws on the CPU, so all devices get the same values.
 void LowRank::randomize(uint64_t seed) {
   const auto generator = at::detail::createCPUGenerator(seed);
   for (auto& part : parts_) {
@@ -119,7 +120,7 @@ void LowRank::randomize(uint64_t seed) {
 
 void LowRank::reuse() {
   for (auto& part : parts_) {
-    // A column that was zero in one step would be so in all later ones.
+    // A zero column would stay zero in all later steps.
     const auto is_zero = (part.q == 0).all(1, /*keepdim=*/true);
     part.q.copy_(at::where(is_zero, independent_columns(part.q), part.q));
     orthogonalize(part.q, epsilon_);
@@ -143,7 +144,7 @@ void LowRank::reduce(const ProcessGroup& group) {
   if (parts_.empty()) {
     return;
   }
-  group.all_reduce(p_memory_); // to be orthonormal: no need to divide
+  group.all_reduce(p_memory_); // a sum: orthogonalize() scales it
   for (auto& part : parts_) {
     orthogonalize(part.p, epsilon_);
     at::bmm_out(part.q, part.matrix.transpose(1, 2), part.p);

@@ -10,7 +10,7 @@
 namespace ddp {
 namespace {
 
-/// The ranks of this one's host.
+/// The ranks of this rank's host.
 ProcessGroup host_of(const ProcessGroup& group) {
   const auto& hosts = detail::ProcessGroupImpl::of(group).hosts;
   if (group.size() == 1) {

@@ -25,9 +25,9 @@ constexpr const char* kGenerator = "generator";
 constexpr const char* kFactors = "factors";
 constexpr const char* kErrors = "errors";
 
-/// What lasts of a bucket from one step to the next.
+/// The state of a bucket that the next step needs.
 struct Memory {
-  /// Whose gradients it is of; empty if just loaded.
+  /// The bucket's parameters; empty after a load.
   std::vector<at::Tensor> parameters;
   at::Tensor error;
   /// All Qs.
@@ -79,7 +79,8 @@ bool are_same(
       });
 }
 
-/// Makes `tensor` one of `numel` elements like `other`; returns whether it was.
+/// Makes `tensor` one of `numel` elements like `other`; returns false if it is
+/// new.
 bool fit(at::Tensor& tensor, int64_t numel, const at::Tensor& other) {
   const bool fits = tensor.defined() && tensor.numel() == numel &&
       tensor.scalar_type() == other.scalar_type();
@@ -97,8 +98,8 @@ at::Tensor square_of(const at::Tensor& buffer) {
   return square;
 }
 
-/// The next `randint(bound)` of numpy's `RandomState(seed)`, where `generator`
-/// was seeded with `seed`: 32 bits at a time, masked, until they are less than
+/// The next `randint(bound)` of numpy's `RandomState(seed)`, if `generator` was
+/// seeded with `seed`: 32 bits at a time, masked, until they are less than
 /// `bound`, from 1 on. Source: numpy/random/src/distributions/distributions.c.
 uint32_t numpy_randint(std::mt19937& generator, uint32_t bound) {
   uint32_t mask = bound - 1;
@@ -132,7 +133,7 @@ void from_list(const IValue& list, Memories& memories, at::Tensor Memory::*to) {
   }
 }
 
-/// An entry of a state; throws unless it is there and `good`.
+/// An entry of a state; throws if it is missing or not `good`.
 template <typename Good>
 IValue entry(const IValue& state, const char* key, Good good) {
   DDP_CHECK_VALUE(
@@ -203,7 +204,7 @@ struct DDP_LOCAL PowerSGDHook::Impl {
                            : same->push_back(matrix);
     }
     if (offset == 0) {
-      others.push_back(buffer); // the ranks meet all the same
+      others.push_back(buffer); // ranks still run the collective
     }
     return shapes;
   }
@@ -216,7 +217,7 @@ struct DDP_LOCAL PowerSGDHook::Impl {
     return {{square.view({1, side, side})}};
   }
 
-  /// Averages all over ranks, the matrices approximately.
+  /// Averages all tensors over ranks, the matrices approximately.
   void average(
       const std::vector<at::Tensor>& matrices,
       const std::vector<at::Tensor>& others,
@@ -229,7 +230,7 @@ struct DDP_LOCAL PowerSGDHook::Impl {
     const auto& example = matrices.empty() ? others.front() : matrices.front();
     const bool known = fit(memory.factors, low_rank.q_elements(), example);
     low_rank.use(memory.factors);
-    // Drawn also where nothing is compressed, as in Python.
+    // As in Python, a number is drawn even if nothing is compressed.
     if (options.warm_start() && known) {
       low_rank.reuse();
     } else {
@@ -265,10 +266,10 @@ struct DDP_LOCAL PowerSGDHook::Impl {
         detail::join(shapes, options.batch_tensors_with_same_shape());
     average(matrices, others, memory, group);
     detail::split(matrices, shapes);
-    // One NaN must not stay for ever.
+    // A NaN must not persist.
     memory.factors.nan_to_num_(0, 0, 0);
     if (exact.defined()) {
-      // In place: each step may run on another of a GPU's streams.
+      // In place: steps may run on different streams of a GPU.
       at::sub_out(memory.error, exact, input).nan_to_num_(0, 0, 0);
     }
     if (whole) {

@@ -11,7 +11,7 @@
 namespace ddp {
 namespace {
 
-constexpr double kMost = 255; // of uint8
+constexpr double kMost = 255; // the maximum of uint8
 
 /// The tensors of all ranks, of the same shape.
 std::vector<at::Tensor> gather(
@@ -22,8 +22,8 @@ std::vector<at::Tensor> gather(
       impl, "all_gather", [&] { return detail::gather_equal(impl, tensor); });
 }
 
-/// Scales and zero points for the rows of a matrix, [2, rows]: zero is exact,
-/// and the range is that of the row.
+/// Scales and zero points for the rows of a matrix, [2, rows], which cover the
+/// row's range; zero is exact.
 at::Tensor parameters_of(const at::Tensor& rows) {
   const auto [least, most] = at::aminmax(rows.to(at::kFloat), 1);
   const auto low = least.clamp_max(0);
@@ -34,7 +34,7 @@ at::Tensor parameters_of(const at::Tensor& rows) {
   return at::stack({scale, zero});
 }
 
-/// A channel's scale or zero point, beside its row.
+/// The channels' scales or zero points as a column beside the rows.
 at::Tensor column(const at::Tensor& parameters, int64_t index) {
   return parameters[index].unsqueeze(1);
 }
@@ -99,7 +99,7 @@ c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
   if (!buffer.is_floating_point()) {
     return detail::all_reduce_mean(buffer, group);
   }
-  // A longer one would be padded with zeros, which change nothing.
+  // A longer channel would only be padded with zeros.
   const auto size =
       std::min(impl_->channel_size.value_or(buffer.numel()), buffer.numel());
   return impl_->rounds.run(

@@ -9,7 +9,8 @@
 namespace ddp::detail {
 namespace {
 
-/// After one that failed there is none: it would meet the others' next one.
+/// Nothing runs after a failure: it would be matched with the next reduction of
+/// the other ranks.
 at::Tensor guarded_reduction(
     const Rounds::Reduction& reduction,
     const ProcessGroup& group) {
@@ -19,7 +20,7 @@ at::Tensor guarded_reduction(
   } catch (const std::exception& error) {
     report_failure(group, error_text(error));
     throw;
-  } catch (...) { // a future takes no other
+  } catch (...) { // futures accept no others
     constexpr const char* kText = "an exception that is not a std::exception";
     report_failure(group, kText);
     DDP_THROW(Error, kText);
@@ -34,7 +35,7 @@ Future Rounds::run(
     Reduction reduction) {
   connect(group);
   const auto start = future_like(buffer);
-  // What follows a future runs on a stream that waits for its value's.
+  // A callback of a future runs on a stream that waits for the value's stream.
   auto result = start->then(
       [own = own_, reduction = std::move(reduction)](
           c10::ivalue::Future& /*future*/) -> c10::IValue {
@@ -53,7 +54,7 @@ Future Rounds::run(
   return result;
 }
 
-/// Also anew, for another Reducer.
+/// Connects again for another Reducer.
 void Rounds::connect(const ProcessGroup& group) {
   if (connected_ && origin_.c10d() == group.c10d()) {
     return;

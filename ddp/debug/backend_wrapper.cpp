@@ -15,13 +15,13 @@
 namespace ddp::debug {
 namespace {
 
-/// Another backend, whose calls are recorded and, if wanted, compared over the
-/// ranks before they run. So it sees those of the Reducer, of communication
-/// hooks and of the program's own use of c10d alike. To those who ask it is the
-/// other one.
+/// Records the calls of another backend and, if wanted, compares them over the
+/// ranks before they run: calls of the Reducer, of communication hooks, and of
+/// a program that uses c10d. Queries return the properties of the other
+/// backend.
 class BackendWrapper final : public backends::ForwardingBackend {
  public:
-  /// `fingerprint` is null where calls are not compared.
+  /// `fingerprint` is null if calls are not compared.
   BackendWrapper(
       c10::intrusive_ptr<c10d::Backend> inner,
       flight_recorder::Caller caller,
@@ -106,11 +106,11 @@ class BackendWrapper final : public backends::ForwardingBackend {
  private:
   using State = flight_recorder::State;
 
-  /// Runs a call that has its number in the record.
+  /// Runs a call that has this number in the record.
   WorkPtr recorded(uint64_t number, Launch launch) {
     try {
       auto work = launch(*inner_);
-      if (work) { // else it belongs to a coalesced one
+      if (work) { // else it is part of a coalesced call
         follow(number, *work);
       }
       return work;
@@ -137,9 +137,8 @@ class BackendWrapper final : public backends::ForwardingBackend {
     return recorded(flight_recorder::began(caller_, 0, call), launch);
   }
 
-  /// NCCL's futures are complete once the GPU has been told; it has others that
-  /// are so once the GPU has done it, with the result as a number, 0 for
-  /// success.
+  /// NCCL's futures are complete once the work is queued. Its result futures
+  /// are complete once the GPU has done the work; their value 0 means success.
   void follow(uint64_t number, c10d::Work& work) const {
     const bool nccl = caller_.backend == "nccl";
     try {
@@ -152,14 +151,14 @@ class BackendWrapper final : public backends::ForwardingBackend {
                 number, failed ? State::kFailed : State::kCompleted);
           },
           /*uses_future=*/false);
-    } catch (const std::exception&) { // gloo's messages have none
+    } catch (const std::exception&) { // gloo's messages have no futures
     }
   }
 
   const c10::intrusive_ptr<c10d::Backend> inner_;
   const flight_recorder::Caller caller_;
   const std::unique_ptr<CollectiveFingerprint> fingerprint_;
-  /// Collectives so far.
+  /// The number of collectives so far.
   std::atomic<int64_t> sequence_{0};
 };
 
@@ -173,7 +172,7 @@ std::unique_ptr<CollectiveFingerprint> fingerprint_of(
   if (group.size == 1) {
     return nullptr;
   }
-  // Waiting keeps a connection busy: not the one that others use.
+  // A wait blocks its connection, so this object has a separate one.
   auto store = c10::make_intrusive<c10d::PrefixStore>(
       "debug_" + caller.backend,
       detail::answered_within(

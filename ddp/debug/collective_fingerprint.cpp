@@ -19,7 +19,7 @@ constexpr milliseconds kLook{250};
 constexpr milliseconds kStackTime{5000};
 constexpr milliseconds kLongestBackoff{10};
 
-/// What a rank says: the signature's length, it, and the text to be shown.
+/// A rank's entry: the signature's length, the signature, and the text to show.
 std::string said_of(const Call& call) {
   const auto signature = call.signature();
   return c10::str(signature.size(), " ", signature, call.text());
@@ -34,7 +34,7 @@ std::string text_of(const std::string& said) {
   return said.substr(said.find(' ') + 1 + std::stoul(said));
 }
 
-/// Waits for keys. The store's own wait warns whenever its time is over.
+/// Waits for keys. The store's `wait` would warn at each timeout.
 bool has_within(
     milliseconds time,
     c10d::Store& store,
@@ -72,7 +72,7 @@ void CollectiveFingerprint::check(
     ask([own = key(sequence, caller_.rank),
          text = said_of(call)](c10d::Store& store) { store.set(own, text); });
     wait_for_all(sequence, call, number);
-    // All have come here, so none reads what was said before.
+    // All ranks are here, so no rank still reads earlier entries.
     said = ask([wanted = keys(sequence),
                 old = key(sequence - 1, caller_.rank)](c10d::Store& store) {
       std::vector<std::string> texts;
@@ -84,7 +84,7 @@ void CollectiveFingerprint::check(
     });
   } catch (const detail::PeerError&) {
     throw;
-  } catch (const std::exception&) { // the store is gone
+  } catch (const std::exception&) { // the store has ended
     return;
   }
   compare(sequence, said, number);
@@ -194,7 +194,7 @@ void CollectiveFingerprint::compare(
         return has_within(kStackTime, store, {key}) ? store.get_to_str(key)
                                                     : "unknown";
       });
-    } catch (const std::exception&) { // it has ended meanwhile
+    } catch (const std::exception&) { // the store has ended
     }
     text += c10::str("\nstack of rank ", sides[i].second.front(), ":\n", stack);
   }

@@ -34,7 +34,7 @@ void AgreedFlag::finish() noexcept {
     if (pending_) {
       pending_->work->wait(kLastWait);
     }
-  } catch (const std::exception&) { // nobody asks any more
+  } catch (const std::exception&) { // the result is not needed
   }
 }
 

@@ -28,7 +28,7 @@ class Commit {
  public:
   void make(const TrainingState& state) {
     std::vector<at::Tensor> tensors;
-    // By a group of one: without communication.
+    // The default group, of one rank, does not communicate.
     const auto value = state.state_dict();
     const auto bytes = torch::jit::pickle(value, &tensors);
     pickled_.assign(bytes.begin(), bytes.end());
@@ -50,8 +50,8 @@ class Commit {
   detail::SnapshotMemory memory_;
 };
 
-/// Ends the waits of a rank that is asked to pause and comes to no step, since
-/// others are gone. Where no pause can come it does nothing.
+/// Ends the waits of a rank that must pause, but reaches no step since other
+/// ranks have ended. Does nothing if no pause is possible.
 class Watch {
  public:
   Watch() {
@@ -93,8 +93,8 @@ class Watch {
   std::thread thread_;
 };
 
-/// Whether an exception comes of a change of the job's nodes. That of a lost
-/// peer can come long before ddprun knows more.
+/// Whether an exception is due to a change of the job's nodes. The error for a
+/// lost peer can occur long before ddprun detects the change.
 bool follows_from_change(const std::exception& error) {
   if (dynamic_cast<const MembershipChanged*>(&error)) {
     return true;
@@ -108,8 +108,8 @@ bool follows_from_change(const std::exception& error) {
        elastic_pause::is_asked_within(elastic_pause::loss_patience()));
 }
 
-/// Null where the nodes change again before it is formed. Then the thread that
-/// forms it is left to itself.
+/// Null if the nodes change again before the group is formed. The thread that
+/// forms it is then abandoned.
 std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
   auto group =
       detail::run_detached([options] { return init_process_group(options); });
@@ -153,7 +153,7 @@ struct DDP_LOCAL ElasticRun::Impl {
     committed = steps;
   }
 
-  /// Finds the rank whose copy counts. Whether the training goes on.
+  /// Finds the rank whose copy counts. Returns whether the training continues.
   bool agree_on_progress() {
     flag.emplace(group, "ElasticRun::step");
     root = -1;
@@ -173,14 +173,14 @@ struct DDP_LOCAL ElasticRun::Impl {
     return goes_on;
   }
 
-  /// Returns where the training is over, and throws where the nodes change.
+  /// Returns if the training is complete, and throws if the nodes change.
   void train_once(const std::function<void()>& train) {
     if (agree_on_progress()) {
       train();
       flag->finish();
     }
     finished = true;
-    // Those that are asked before they say so have to come to the next group.
+    // A rank that was asked to pause before this call must join the next group.
     elastic_pause::set_possible(false);
     if (elastic_pause::is_asked()) {
       elastic_pause::set_possible(true);
@@ -209,8 +209,8 @@ struct DDP_LOCAL ElasticRun::Impl {
   std::optional<TrainingState> state;
   std::optional<detail::AgreedFlag> flag;
   Commit kept;
-  int64_t steps = 0; // of the job, since it was started anew
-  int64_t committed = -1; // of them, in `kept`; -1 for nothing
+  int64_t steps = 0; // of the job, since its last full start
+  int64_t committed = -1; // steps in `kept`; -1 if empty
   int64_t root = -1; // the rank whose copy counts
   bool finished = false;
 };

@@ -11,13 +11,13 @@
 namespace ddp {
 namespace {
 
-// Batch systems and launchers that both signal a rank do so within this time.
+// If a batch system and a launcher both signal a rank, they do so in this time.
 constexpr int64_t kSameRequestMs = 2000;
 
-// A handler reaches no more than what is global, and lock-free.
+// A handler may use only global, lock-free data.
 struct Slot {
   struct sigaction before {};
-  /// 0: not yet.
+  /// The time of the first signal; 0: none yet.
   std::atomic<int64_t> first_ms{0};
 };
 std::array<Slot, NSIG> slots;
@@ -41,25 +41,24 @@ void on_stop_signal(int number) {
     came = true;
   } else if (now - first > kSameRequestMs) {
     sigaction(number, &slot.before, nullptr);
-    raise(number); // comes once this handler has returned
+    raise(number); // delivered after this handler returns
   }
   errno = error;
 }
 
-/// Takes signals while it lives, and remembers that one came. The process has
-/// at most one at a time: handlers are the process's.
+/// Handles signals while it exists, and records that one has arrived. Handlers
+/// are per process, so a process can have only one of these objects.
 class SignalHandlers {
  public:
-  /// Throws `c10::Error` where there is one, `c10::ValueError` where a number
-  /// is no signal's that can be caught.
+  /// Throws `c10::Error` if the process already has one, and `c10::ValueError`
+  /// if a number is not a signal that can be caught.
   explicit SignalHandlers(const std::vector<int>& signals);
   SignalHandlers(const SignalHandlers&) = delete;
   SignalHandlers& operator=(const SignalHandlers&) = delete;
-  /// Puts the handlers from before back, unless others have been installed
-  /// since.
+  /// Restores the previous handlers, unless others have been installed since.
   ~SignalHandlers();
 
-  /// Whether one of the signals has come.
+  /// Whether one of the signals has arrived.
   bool received() const;
 
  private:

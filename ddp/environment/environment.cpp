@@ -64,12 +64,11 @@ int64_t required(const EnvironmentLookup& lookup, const char* name) {
   return *value;
 }
 
-/// Fills in where the tasks of a Slurm step meet if nothing but Slurm's
-/// variables is there to tell: on the first host of the step, at one of a few
-/// ports that follow from the numbers of job and step. Another program may have
-/// some of them, so rank 0 takes the first that is free, and the others look
-/// for the key prefix of their own job. Throws `c10::ValueError` where a
-/// variable is missing.
+/// Sets the address for the tasks of a Slurm step from Slurm's variables alone:
+/// the first host of the step, and a few ports that are derived from the
+/// numbers of job and step. Another program may use some of these ports, so
+/// rank 0 takes the first free port, and the others look for the key prefix of
+/// their job. Throws `c10::ValueError` if a variable is missing.
 void rendezvous_by_slurm(
     LaunchEnvironment& environment,
     const EnvironmentLookup& lookup) {
@@ -93,8 +92,8 @@ void read_launcher_services(
   result.launcher_hosts_store =
       lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   // The restart count differs between the nodes of one job (torchrun counts
-  // failures per node), so it names the attempt on one node only; between nodes
-  // the ranks agree on an attempt while they meet.
+  // failures per node), so it names the attempt only on one node. On several
+  // nodes, the ranks agree on an attempt in the rendezvous.
   if (lookup("GROUP_WORLD_SIZE").value_or("") == "1") {
     result.attempt +=
         "/attempt_" + lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
@@ -138,7 +137,7 @@ void complete_device(
       *options.device());
 }
 
-/// What the program set, or else a variable's number of seconds.
+/// The program's value, or else a variable's number of seconds.
 std::chrono::milliseconds complete_time(
     const std::optional<std::chrono::milliseconds>& given,
     const EnvironmentLookup& lookup,
@@ -168,7 +167,7 @@ std::chrono::milliseconds complete_time(
 
 EnvironmentLookup process_environment() {
   return [](const char* name) -> std::optional<std::string> {
-    // Unlike getenv(), it may run while another thread sets a variable.
+    // Unlike getenv(), safe while another thread sets a variable.
     return c10::utils::get_env(name);
   };
 }

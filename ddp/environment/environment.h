@@ -6,7 +6,7 @@
 
 namespace ddp {
 
-/// This process's place in the job, from the program, its launcher and the
+/// This process's position in the job, from the program, its launcher and the
 /// environment. `world_size == 1` is a single process.
 struct LaunchEnvironment {
   /// The source of the values, for messages; may be empty.

@@ -20,9 +20,8 @@ constexpr LauncherNames kPlain{
     "WORLD_SIZE",
     "LOCAL_RANK"};
 
-// An sbatch script has the job's variables, and so have the processes of an
-// mpirun in it. In salloc's shell, a step of one task, SLURM_NTASKS is the
-// job's or not there.
+// The processes of an mpirun in an sbatch script inherit the job's variables.
+// In salloc's shell, a step of one task, SLURM_NTASKS is the job's or unset.
 constexpr LauncherNames kSlurm{
     "Slurm",
     "srun",
@@ -44,8 +43,8 @@ int64_t required(
   return *value;
 }
 
-/// Ranks that the program numbers itself do not meet through the launcher,
-/// which knows them by other numbers.
+/// If the program numbers the ranks differently, they cannot find each other
+/// through the launcher, which knows only its own numbers.
 void renumber(LaunchSource& source, const ProcessGroupOptions& options) {
   const auto rank = options.rank().value_or(source.rank);
   const auto size = options.world_size().value_or(source.world_size);
@@ -61,8 +60,8 @@ bool is_from(const LauncherNames& names, const EnvironmentLookup& lookup) {
       (lookup(names.rank) || lookup(names.world_size));
 }
 
-/// What the variables of one launcher say, with the program's word before
-/// theirs; none where it did not start this process.
+/// The source according to one launcher's variables, which `options` override;
+/// none if that launcher did not start this process.
 std::optional<LaunchSource> read(
     Kind kind,
     const LauncherNames& names,
@@ -87,8 +86,8 @@ std::optional<LaunchSource> read(
   return source;
 }
 
-/// PMIx's variables have no size. Slurm's have, if it was Slurm that started
-/// this process; else a library that is missing is an error.
+/// PMIx's variables do not contain the size. A missing library is an error,
+/// unless Slurm's variables or RANK are set.
 std::optional<LaunchSource> read_pmix(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,
@@ -138,7 +137,7 @@ void check_agreement(const LaunchSource& one, const LaunchSource& other) {
       other.launcher);
 }
 
-/// Whatever started this process, if it was no plain RANK and WORLD_SIZE.
+/// The launcher of this process, except plain RANK and WORLD_SIZE.
 std::optional<LaunchSource> find_launcher(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,
@@ -158,8 +157,8 @@ std::optional<LaunchSource> find_launcher(
   return first ? first : read(Kind::kSlurm, kSlurm, options, lookup);
 }
 
-/// Whether torchrun or ddprun started this process, or somebody as careful:
-/// then it does not matter by what they were started.
+/// Whether all values are set, as by torchrun and ddprun: then the launcher
+/// that started those does not matter.
 bool is_complete(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {
@@ -169,8 +168,8 @@ bool is_complete(
       (lookup("MASTER_PORT") || options.master_port());
 }
 
-/// Variables of a world of one, left in a shell, would make each of mpirun's
-/// ranks train alone without a word. Rank 0 says it.
+/// Variables of a world of one, left in a shell, make each of mpirun's ranks
+/// train alone. Rank 0 warns.
 std::string note_if_alone(
     const LaunchSource& plain,
     const EnvironmentLookup& lookup) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostEdits = 2;
 
-// All that the project reads.
+// All variables that the project reads.
 constexpr std::string_view kVariables[] = {
     "DDP_BACKEND",
     "DDP_CHECK_REPLICAS",

@@ -39,7 +39,7 @@ struct Connection {
   Functions functions;
   pmix_proc_t self{};
   PmixJob job;
-  /// Why there is no connection; empty if there is.
+  /// The reason if there is no connection, otherwise empty.
   std::string reason;
 };
 
@@ -63,7 +63,7 @@ Functions load() {
   return functions;
 }
 
-/// A number that the server knows of a rank, or of its job.
+/// The server's number for `key` of a rank, or of its job.
 std::optional<int64_t> number(
     const Connection& connection,
     pmix_rank_t rank,
@@ -91,11 +91,11 @@ PmixJob ask_for_job(const Connection& connection) {
   return job;
 }
 
-// Open MPI 4.1 uses the same library: its MPI_Init and MPI_Finalize add to and
-// take from one count with these calls. After the count has come back to zero,
-// MPI_Init fails ("getting local rank failed"), so this part of it is kept
-// until the process exits. Keeping it longer makes mpirun call the exit
-// improper and end the job.
+// Open MPI 4.1 uses the same library: MPI_Init and MPI_Finalize change the same
+// count as these calls. Once the count is back at zero, MPI_Init fails
+// ("getting local rank failed"), so the connection is kept until the process
+// exits. Without PMIx_Finalize at the exit, mpirun calls the exit improper and
+// ends the job.
 Connection* connect() {
   static auto* connection = new Connection;
   try {
@@ -145,7 +145,7 @@ void put(const std::string& key, const std::string& text) {
   check(functions.commit(), "PMIx_Commit");
 }
 
-/// What a rank has put, as far as this host's server knows; empty before.
+/// The text that a rank has put, if this host's server has it, otherwise empty.
 std::string get(int64_t rank, const std::string& key) {
   const auto& pmix = connection();
   pmix_proc_t source = pmix.self;
@@ -177,13 +177,13 @@ std::string get(int64_t rank, const std::string& key) {
 
 using Answer = std::promise<pmix_status_t>;
 
-/// Of a request, maybe when nobody waits any more.
+/// Receives the answer to a request, maybe after the wait has ended.
 void arrive(pmix_status_t status, void* answer) {
   const std::unique_ptr<Answer> owned(static_cast<Answer*>(answer));
   owned->set_value(status);
 }
 
-/// Starts a fence of all ranks, which also brings them what rank 0 has put, and
+/// Starts a fence of all ranks, which also distributes rank 0's values, and
 /// waits for it.
 pmix_status_t fence_until(Clock::time_point deadline) {
   const auto collect = flag(PMIX_COLLECT_DATA);
@@ -194,14 +194,14 @@ pmix_status_t fence_until(Clock::time_point deadline) {
   if (status != PMIX_SUCCESS) {
     return status;
   }
-  static_cast<void>(answer.release()); // it is the request's
+  static_cast<void>(answer.release()); // `arrive` deletes it
   return result.wait_until(deadline) == std::future_status::ready
       ? result.get()
       : PMIX_ERR_TIMEOUT;
 }
 
-/// Waits for all ranks. While one is still in the program before this one,
-/// under the same mpirun, its end breaks the others' fence: they start another.
+/// Waits for all ranks. If a rank is still in the previous program of the same
+/// mpirun, its end breaks the others' fence, and they start another fence.
 void fence(Clock::time_point deadline, milliseconds timeout) {
   auto status = PMIX_ERR_PARTIAL_SUCCESS;
   while (status == PMIX_ERR_PARTIAL_SUCCESS && Clock::now() < deadline) {
@@ -212,13 +212,13 @@ void fence(Clock::time_point deadline, milliseconds timeout) {
   }
 }
 
-/// Ranks on several hosts, which learn from each other by fences alone.
+/// For ranks on several hosts, which get each other's values only by fences.
 std::string broadcast_by_fences(const std::string& text, milliseconds timeout) {
   static int broadcasts = 0;
   const auto deadline = Clock::now() + timeout;
   const auto key = "ddp.text." + std::to_string(broadcasts++);
-  // The last rank that leaves a program takes along what the next one's ranks
-  // have put by then.
+  // The last rank that leaves a program removes the values that the ranks of
+  // the next program have put until then.
   fence(deadline, timeout);
   const bool root = connection().job.rank == 0;
   if (root) {
@@ -232,11 +232,11 @@ std::string broadcast_by_fences(const std::string& text, milliseconds timeout) {
   return received;
 }
 
-/// Ranks on one host, whose server knows at once what each has put. A fence of
-/// its may end too early: where a rank of the program before, under the same
-/// mpirun, leaves right after PMIx_Finalize is answered, PMIx 4.2 can take it
-/// for lost, and from then on counts one rank less. So rank 0 calls by a name
-/// that is new, all others answer by theirs, and its text is for these.
+/// For ranks on one host, whose server has each value immediately. A fence may
+/// end too early: if a rank of the previous program of the same mpirun leaves
+/// right after the answer to PMIx_Finalize, PMIx 4.2 can treat this rank as
+/// lost, and then counts one rank less. Therefore rank 0 puts a new name, all
+/// others answer with their names, and rank 0's text lists these names.
 class LocalBroadcast {
  public:
   explicit LocalBroadcast(milliseconds timeout) : timeout_(timeout) {}
@@ -284,8 +284,8 @@ class LocalBroadcast {
     return json::parse(get(rank, key), nullptr, /*allow_exceptions=*/false);
   }
 
-  /// Puts what is new, and now and then what it has put: the last rank that
-  /// leaves the program before takes along what this one's ranks put by then.
+  /// Puts a new text immediately, and repeats it from time to time: the last
+  /// rank that leaves the previous program removes earlier values.
   void say(const std::string& key, const std::string& text) {
     if (text != said_ || Clock::now() >= again_) {
       put(key, text);

@@ -8,7 +8,7 @@
 namespace ddp::debug {
 namespace {
 
-// What a record has room for.
+// The room for tensors in a record.
 constexpr size_t kMostText = 200;
 
 std::string dtype_of(const at::Tensor& tensor) {
@@ -28,7 +28,7 @@ std::string describe(const at::Tensor& tensor) {
   return text;
 }
 
-/// Equal ones that follow each other are counted: "3 x float32 [4]".
+/// Counts equal tensors in succession: "3 x float32 [4]".
 std::string describe(at::TensorList tensors) {
   std::string text;
   for (size_t i = 0; i < tensors.size();) {
@@ -41,7 +41,7 @@ std::string describe(at::TensorList tensors) {
     text += end - i > 1 ? c10::str(end - i, " x ", one) : one;
     i = end;
   }
-  if (text.size() > kMostText) { // must differ where the rest does
+  if (text.size() > kMostText) { // must differ if the rest does
     const auto hash = std::hash<std::string>()(text);
     text = c10::str(text.substr(0, kMostText - 30), "... #", hash);
   }

@@ -16,10 +16,10 @@
 #include <cstring>
 #include <ctime>
 
-// All that a handler calls here is async-signal-safe by POSIX or by how glibc
-// does it: `backtrace` once libgcc is loaded, `dladdr` always. Neither
-// allocates. dladdr takes a lock, which is recursive; should another thread
-// never return it, the first report is written already.
+// All functions that a handler calls here are async-signal-safe by POSIX or in
+// glibc: `backtrace` once libgcc is loaded, `dladdr` always. Neither allocates.
+// dladdr takes a recursive lock; if another thread never releases the lock, the
+// first report is already written.
 
 namespace ddp::detail {
 namespace {
@@ -38,11 +38,11 @@ constexpr Signal kSignals[] = {
 
 constexpr int kFrames = 64;
 constexpr size_t kMaxName = 4000;
-// What a frame takes at most, in characters.
+// The maximum length of a frame, in characters.
 constexpr size_t kFrameRoom = 2 * kMaxName;
 constexpr unsigned kWriteSeconds = 10;
 
-// The handler's memory: it may not allocate, and the stack may be used up.
+// The handler's memory: it may not allocate, and the stack may be exhausted.
 struct Crash {
   std::atomic<bool> begun{false};
   std::atomic<bool> stack_taken{false};
@@ -53,18 +53,18 @@ Crash crash;
 
 using Machine = decltype(ucontext_t::uc_mcontext);
 
-/// Where the thread was when the signal came.
+/// The instruction at which the signal arrived.
 void* instruction_of(const Machine& machine) {
 #if defined(__x86_64__)
   return reinterpret_cast<void*>(machine.gregs[REG_RIP]);
 #elif defined(__aarch64__)
   return reinterpret_cast<void*>(machine.pc);
 #else
-  return &crash; // in no stack, so that all of it is shown
+  return &crash; // in no stack, so the whole stack is shown
 #endif
 }
 
-/// Where a call that has just been made returns to.
+/// The return address of a call that has just been made.
 void* return_of(const Machine& machine) {
 #if defined(__x86_64__)
   return *reinterpret_cast<void**>(machine.gregs[REG_RSP]);
@@ -80,11 +80,11 @@ struct Stack {
   int count = 0;
 };
 
-/// From the place of the crash on, without the handler.
+/// Finds the stack from the crash on, without the handler.
 void find_stack(const Machine& machine, Stack& stack) {
   void* instruction = instruction_of(machine);
   if (instruction == nullptr) {
-    // A function pointer that is null: the unwinder would read there.
+    // A null function pointer was called: the unwinder would read address 0.
     stack.frames[1] = return_of(machine);
     stack.count = 2;
     return;
@@ -112,7 +112,7 @@ std::string_view file_name(const char* path) {
 void add_frame(SignalSafeBuffer& text, int number, void* frame) {
   text.add('#').add_number(static_cast<uint64_t>(number)).add(' ');
   Dl_info info{};
-  // A call may be its function's last instruction: look before its return.
+  // A call may be its function's last instruction: look before the return.
   const char* inside = static_cast<char*>(frame) - (number > 0 ? 1 : 0);
   if (dladdr(inside, &info) == 0) {
     text.add("0x").add_number(reinterpret_cast<uintptr_t>(frame), 16);
@@ -185,12 +185,12 @@ void dump_collectives(const siginfo_t& info) {
 
 void on_crash(int number, siginfo_t* info, void* context) {
   if (crash.begun.exchange(true)) {
-    sleep(kWriteSeconds); // another thread is at it, and ends the process
+    sleep(kWriteSeconds); // another thread reports, and ends the process
   } else {
     const bool reports = !has_error_report();
     Stack stack{};
     if (reports) {
-      write_report(*info, stack); // to look at the stack may crash as well
+      write_report(*info, stack); // reading the stack may crash as well
     }
     dump_collectives(*info);
     if (reports) {
@@ -199,10 +199,10 @@ void on_crash(int number, siginfo_t* info, void* context) {
     }
   }
   std::signal(number, SIG_DFL);
-  raise(number); // comes once this handler has returned
+  raise(number); // delivered after this handler returns
 }
 
-/// Memory to handle a stack that is too deep in, unless there is some.
+/// Provides memory for handlers after a stack overflow, unless it exists.
 void provide_stack() {
   stack_t before{};
   if (sigaltstack(nullptr, &before) == 0 && (before.ss_flags & SS_DISABLE) &&

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLongest{1000};
 
-// Global because ddprun asks the process, whatever groups it is in.
+// Global because ddprun's requests are to the process, not to a group.
 ElasticPage nobodys_page;
 std::atomic<ElasticPage*> current_page{&nobodys_page};
 std::atomic<uint32_t> waits_ended_for{0};
@@ -29,7 +29,7 @@ ElasticPage& page() {
   return *current_page.load();
 }
 
-/// Until the value is not `seen` any more, or for `time`.
+/// Sleeps until the value is no longer `seen`, or for `time`.
 void sleep_on(std::atomic<uint32_t>& futex, uint32_t seen, milliseconds time) {
   timespec limit{};
   limit.tv_sec = time.count() / 1000;
@@ -93,7 +93,7 @@ void make() {
   std::istringstream lines(shared.variables);
   for (std::string line; std::getline(lines, line);) {
     const auto end = line.find('=');
-    // Not setenv(): a thread that an earlier pause left may read variables.
+    // Not setenv(): an abandoned thread of an earlier pause may read variables.
     c10::utils::set_env(line.substr(0, end).c_str(), line.c_str() + end + 1);
   }
 }

@@ -15,12 +15,12 @@
 namespace ddp::detail {
 namespace {
 
-// A signal handler reaches no more than what is global, and may not read the
+// Global, since a signal handler can use only global data and may not read the
 // environment.
 struct OwnErrorFile {
   pid_t owner = 0;
   char path[PATH_MAX] = "";
-  /// Where it is written before it gets its name.
+  /// The path of the file before it is renamed to `path`.
   char draft[PATH_MAX] = "";
   char rank[16] = "";
   /// An open file instead of a path; -1 for none.

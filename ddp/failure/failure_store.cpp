@@ -22,17 +22,17 @@ using nlohmann::json;
 constexpr const char* kList = "failures";
 constexpr const char* kWarning = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
-// For what is done once: to connect, and to report this rank's own reason,
-// which is all that others hear.
+// For requests that are made once: to connect, and to report this rank's own
+// reason, which others get only from this report.
 constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kAckTime = std::chrono::seconds(2);
 constexpr auto kAckInterval = std::chrono::milliseconds(10);
-// Where the store has stopped answering, no more threads than these wait.
+// If the store does not answer, at most this number of threads wait.
 constexpr int kMaxPending = 8;
-// The list is read in one piece by every rank.
+// Every rank reads the whole list.
 constexpr size_t kMaxText = 4096;
 
-/// The name or address of the store's host, or nothing if it has none.
+/// The name or address of the store's host, or "" if it has none.
 std::string host_of(c10::intrusive_ptr<c10d::Store> store) {
   if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get())) {
     store = prefix->getUnderlyingNonPrefixStore();
@@ -80,11 +80,11 @@ std::string to_line(const Failure& failure) {
       {"host", failure.host},
       {"text", failure.text.substr(0, kMaxText)},
       {"kind", failure.kind}};
-  // A text may be anything; one that is cut may end within a character.
+  // A text may not be UTF-8; a truncated text may end within a character.
   return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-/// Nothing if the line is not one of `to_line`.
+/// Nothing if `to_line` did not make the line.
 std::optional<Failure> to_failure(const std::string& line) {
   try {
     const auto record = json::parse(line);
@@ -100,7 +100,7 @@ std::optional<Failure> to_failure(const std::string& line) {
   }
 }
 
-/// A line each; one that is none of `to_line` is nothing.
+/// One entry for each line; nothing if `to_line` did not make the line.
 std::vector<std::optional<Failure>> read_list(c10d::Store& store) {
   std::vector<std::optional<Failure>> lines;
   if (store.check({kList})) {
@@ -124,7 +124,7 @@ struct FailureStore::Connection {
   std::atomic<int> pending{0};
   std::atomic<bool> lost{false};
 
-  /// Lets a thread of its own do `request`; the result if it came in time.
+  /// Runs `request` on a separate thread. Returns its result if it is in time.
   template <typename Request>
   static auto ask(
       const std::shared_ptr<Connection>& connection,
@@ -148,8 +148,8 @@ struct FailureStore::Connection {
         return result.get();
       }
     } catch (const c10::DistError&) {
-      connection->lost = true; // asking again would be in vain, and noisy
-    } catch (const std::exception&) { // no thread, for one: the store may live
+      connection->lost = true; // another request would fail, and log it
+    } catch (const std::exception&) { // e.g. no thread: the store may work
     }
     return std::nullopt;
   }
@@ -166,7 +166,7 @@ std::shared_ptr<FailureStore> FailureStore::open(
   try {
     auto connection = std::make_shared<Connection>();
     const auto own = answered_within(kReasonTime, [store] {
-      store->check({kList}); // connecting to one that is gone takes its timeout
+      store->check({kList}); // connecting to an ended store takes its timeout
       const NoDnsGuard no_dns_guard(host_of(store));
       return store->clone();
     });
@@ -177,7 +177,7 @@ std::shared_ptr<FailureStore> FailureStore::open(
     return std::shared_ptr<FailureStore>(new FailureStore(
         std::move(connection), rank, size, hosts_store, std::move(members)));
   } catch (const std::exception&) {
-    return nullptr; // such a store has no second connection
+    return nullptr; // the store has no second connection
   }
 }
 
@@ -208,7 +208,7 @@ std::shared_ptr<FailureStore> FailureStore::of(
       connection_, root_rank_, root_size_, hosts_store_, std::move(members)));
 }
 
-/// A failure that was written with the rank in the root group.
+/// Converts a failure, which names the rank in the root group.
 Failure FailureStore::in_this_group(Failure failure) const {
   const auto found = std::find(members_.begin(), members_.end(), failure.rank);
   failure.size = root_size_;
@@ -228,7 +228,7 @@ void FailureStore::report(
       connection_,
       [line](c10d::Store& store) {
         store.append(kList, stored(line));
-        return store.check({kList}); // the answer says that the list has it
+        return store.check({kList}); // after the answer, the list has the line
       },
       kReasonTime);
   if (done && hosts_store_) {
@@ -272,8 +272,8 @@ std::vector<Failure> FailureStore::read(const std::string& scope) {
   return failures;
 }
 
-/// The failures that concern `scope`, and notes there that this rank has read
-/// them.
+/// Returns the failures that concern `scope`, and acknowledges them for this
+/// rank.
 std::vector<FailureStore::Line> FailureStore::lines(const std::string& scope) {
   const auto found = Connection::ask(
       connection_, [scope, rank = root_rank_](c10d::Store& store) {
@@ -291,8 +291,8 @@ std::vector<FailureStore::Line> FailureStore::lines(const std::string& scope) {
   return found.value_or(std::vector<Line>());
 }
 
-/// What shows that the others have read `lines`: all but those that failed
-/// themselves, who have a reason of their own.
+/// The keys that acknowledge `lines`, of all other ranks except those that have
+/// failed themselves.
 std::vector<std::string> FailureStore::acks(
     const std::vector<Line>& lines) const {
   const auto has_failed = [&](int64_t member) {
@@ -314,8 +314,8 @@ std::vector<std::string> FailureStore::acks(
   return keys;
 }
 
-/// Gives the other ranks a moment to read what this rank has read: it may end
-/// next, and the store with it.
+/// Gives the other ranks time to read what this rank has read: this rank may
+/// end next, and the store with it.
 void FailureStore::drain(
     const std::string& scope,
     std::vector<Line> found,
@@ -329,7 +329,7 @@ void FailureStore::drain(
                        return store.check(keys);
                      }).value_or(connection_->lost);
     if (!all) {
-      found = lines(scope); // one of them may fail meanwhile
+      found = lines(scope); // another rank may fail meanwhile
     }
     return all;
   });

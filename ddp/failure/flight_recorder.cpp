@@ -70,7 +70,7 @@ struct Recorder {
   int64_t size = 1;
   pid_t owner = 0;
   char host[80] = "";
-  /// The first operation's that failed.
+  /// The error of the first failed operation.
   char failure[1000] = "";
   char folder[PATH_MAX] = "";
   char path[PATH_MAX + 40] = "";
@@ -80,7 +80,7 @@ struct Recorder {
   std::array<Entry, kCapacity> entries;
 };
 
-// Never destroyed: threads and signals may come while the process exits.
+// Never destroyed: threads and signal handlers may use it during the exit.
 std::atomic<Recorder*> current{nullptr};
 
 int64_t now_ns() {
@@ -129,7 +129,7 @@ bool write_head(int file, const Recorder& recorder, const char* reason) {
   return write_all(file, text.add(",\"collectives\":[").view()) == 0;
 }
 
-/// One that is overwritten meanwhile is left out.
+/// Omits an entry that is overwritten meanwhile.
 bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   if (entry.number.load(std::memory_order_acquire) != number) {
     return true;
@@ -177,7 +177,7 @@ void on_signal(int number) {
   dump(number == SIGUSR1 ? "SIGUSR1" : "SIGTERM");
   if (number == SIGTERM) {
     std::signal(number, SIG_DFL);
-    raise(number); // comes once this handler has returned
+    raise(number); // delivered after this handler returns
   }
   errno = error;
 }
@@ -277,8 +277,8 @@ void dump(const char* reason) noexcept {
   if (!recorder || recorder->owner != getpid()) {
     return;
   }
-  mkdir(recorder->folder, 0777); // where it was removed
-  // Several threads may be at it.
+  mkdir(recorder->folder, 0777); // if it was removed
+  // Several threads may dump at the same time.
   char memory[sizeof(recorder->path) + 16];
   SignalSafeBuffer draft(memory, sizeof(memory) - 1);
   draft.add(recorder->path).add(".part").add_number(recorder->dumps++);

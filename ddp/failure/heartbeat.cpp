@@ -18,8 +18,8 @@ namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kReads = 100;
 
-// Global because progress is the process's, whatever group or Reducer makes
-// it, and because a signal handler reaches nothing else.
+// Global because progress belongs to the process, not to a group or Reducer,
+// and because a signal handler can use only global data.
 HeartbeatPage own_page;
 std::atomic<HeartbeatPage*> current_page{&own_page};
 
@@ -34,7 +34,7 @@ struct Pages {
   ElasticPage* elastic = nullptr;
 };
 
-/// Null what the descriptor is not for.
+/// A page that the descriptor's file does not contain is null.
 Pages map(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -57,7 +57,7 @@ Pages map(int descriptor) {
       all ? &static_cast<RankPage*>(memory)->elastic : nullptr};
 }
 
-/// Leaves the text of another thread that writes in the same instant.
+/// Keeps the text of another thread that writes at the same time.
 void write_activity(std::string_view text) {
   auto& target = page();
   auto sequence = target.sequence.load(kRelaxed);
@@ -91,7 +91,7 @@ void attach() noexcept {
   unsetenv(kHeartbeatVariable);
   const auto pages = readable ? map(descriptor) : Pages();
   if (pages.heartbeat) {
-    close(descriptor); // or children would keep it
+    close(descriptor); // otherwise children would inherit it
     elastic_pause::attach(pages.elastic);
     current_page.store(pages.heartbeat, std::memory_order_release);
     pages.heartbeat->version.store(
@@ -215,7 +215,7 @@ int64_t last_step() noexcept {
 void copy_activity(char* text, size_t size) noexcept {
   const auto& source = page();
   const auto length = std::min<size_t>(size, HeartbeatPage::kActivitySize) - 1;
-  // Not for ever: a thread may have crashed while it wrote.
+  // Bounded, since a thread may have crashed while it wrote.
   for (int attempt = 0; attempt < kReads; ++attempt) {
     const auto before = source.sequence.load(std::memory_order_acquire);
     for (size_t i = 0; i < length; ++i) {

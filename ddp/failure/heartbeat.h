@@ -41,7 +41,7 @@ void began_bucket(
 /// Records other progress.
 void beat() noexcept;
 
-/// While an Activity lives, the program is in a call: "barrier"; then "after
+/// While an Activity exists, the program is in a call: "barrier"; then "after
 /// barrier". A nested call also shows the program's call:
 /// "save_checkpoint("net.pt"): broadcast".
 class Activity {

@@ -29,7 +29,7 @@ std::string frame_text(void* frame) {
   std::ostringstream text;
   text << std::hex;
   Dl_info info{};
-  // A call may be its function's last instruction: look before its return.
+  // A call may be its function's last instruction: look before the return.
   if (dladdr(static_cast<char*>(frame) - 1, &info) == 0) {
     text << "?? (0x" << number_of(frame) << ")";
     return text.str();
@@ -57,8 +57,8 @@ std::string with_readable_name(const std::string& frame) {
   return name + frame.substr(end);
 }
 
-/// Of the debug mode, of LibTorch, which stands between it and ddp, of a
-/// sanitizer, or a function of ddp's own that has no name outside.
+/// Whether the frame is of the debug mode, of LibTorch between it and ddp, of a
+/// sanitizer, or a function of ddp without an exported name.
 bool is_between(const std::string& frame) {
   return frame.find("ddp::debug::") != std::string::npos ||
       frame.find(" c10::function_ref<") != std::string::npos ||

@@ -17,7 +17,7 @@ namespace {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-/// `create` may take longer than the timeout: gloo waits for five times that.
+/// Bounds `create`, which may take longer: gloo waits for five timeouts.
 BackendPtr connect_by(
     ProcessGroupImpl& group,
     const std::function<BackendPtr()>& create,

@@ -39,7 +39,7 @@ void connect_nccl(ProcessGroupImpl& impl) {
       c10::kCUDA, BackendType::NCCL, debug::wrap_backend(impl, nccl));
   impl.group->setDefaultBackend(BackendType::NCCL);
   guarded(impl, "connecting over NCCL", [&] {
-    // It has no timeout of its own, and no abort.
+    // The call has no timeout and cannot be aborted.
     auto connected = run_detached([nccl, device = impl.device] {
       nccl->eagerConnectSingleDevice(device);
     });
@@ -54,7 +54,7 @@ void connect_nccl(ProcessGroupImpl& impl) {
   impl.watchdog = std::make_unique<Watchdog>(impl, nccl);
 }
 
-/// Backends of ours that c10d has no name for; a group can have one of these.
+/// For backends of ddp for which c10d has no name; a group can have one.
 void connect_custom(
     ProcessGroupImpl& impl,
     const c10::intrusive_ptr<c10d::Backend>& backend) {
@@ -71,14 +71,14 @@ void connect_mpi(ProcessGroupImpl& impl) {
   impl.group->setDefaultBackend(BackendType::MPI);
 }
 
-/// Ends a NCCL backend of ours. Left alone, its destructor aborts what is under
-/// way, which may be the last reduction, and warns of it.
+/// Ends ddp's NCCL backend. Its destructor alone would abort collectives in
+/// progress, maybe the last reduction, and warn.
 void end(c10d::ProcessGroup& group, bool complete) {
   const auto nccl = group.getBackend(c10::kCUDA);
   complete ? nccl->shutdown() : nccl->abort();
 }
 
-/// Each rank has trained a net of its own where a Reducer was forgotten.
+/// If a Reducer was forgotten, each rank has trained a separate net.
 void report_unused(const ProcessGroupImpl& impl) {
   if (impl.is_unused_by(at::sequence_number::peek()) &&
       std::uncaught_exceptions() == 0 && impl.first_error.reason().empty()) {
@@ -92,8 +92,8 @@ void report_unused(const ProcessGroupImpl& impl) {
   }
 }
 
-/// Whether all that was queued on NCCL has ended well. The watch stays on
-/// meanwhile, since a rank may fail now too.
+/// Whether all collectives queued on NCCL succeed. The watchdog still runs,
+/// since a rank may fail during the wait.
 bool is_flushed(ProcessGroupImpl& impl) {
   const auto nccl = impl.group->getBackend(c10::kCUDA);
   const auto flushed = run_detached([nccl] { nccl->waitForPendingWorks(); });
@@ -125,13 +125,13 @@ void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
   } else if (impl.backend == "hierarchical") {
     connect_custom(impl, connect_by_hosts(impl));
   } else {
-    connect_gloo(impl); // also beside nccl, for CPU tensors
+    connect_gloo(impl); // also with nccl, for CPU tensors
   }
   if (impl.backend == "nccl") {
     connect_nccl(impl);
   }
   // Some ranks may still be reading addresses from the store, which ends with
-  // rank 0: nobody goes on before all are connected.
+  // rank 0, so no rank continues before all are connected.
   wait_for_all_ranks(impl, "connecting");
   debug::log_group(impl);
 }
@@ -148,12 +148,12 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   }
   impl.watchdog.reset();
   auto group = std::move(impl.group);
-  // Not a group that was handed to us, or that somebody else has taken.
+  // Not a group from from_c10d, or one that the program still holds.
   const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
       group.use_count() == 1;
   const bool broken = !impl.first_error.reason().empty() || impl.abandoned;
-  // A callback of the program's may have been the last to hold the group: gloo
-  // ends by joining the thread that ran it.
+  // A callback of the program may have held the last reference. gloo's end
+  // joins the thread that ran this callback.
   const bool on_its_own = c10::getThreadName() == "pt_gloo_runloop";
   if (!group || !(nccl || broken || on_its_own)) {
     return;
@@ -170,7 +170,7 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
     if (nccl) {
       ended.wait_for(kEndTime);
     }
-  } catch (const std::exception&) { // no thread: it ends here, in its time
+  } catch (const std::exception&) { // no thread: the group ends here
   }
 }
 

@@ -32,7 +32,7 @@ void find_local_position(Impl& impl) {
   impl.local_size = place.size;
 }
 
-/// What a group gets from the one that it is made of.
+/// A new group with the properties that it inherits from `parent`.
 std::shared_ptr<Impl> child_of(Impl& parent, const std::string& name) {
   parent.set_used();
   auto child = std::make_shared<Impl>();
@@ -52,7 +52,7 @@ std::shared_ptr<Impl> child_of(Impl& parent, const std::string& name) {
   return child;
 }
 
-/// What the ranks asked for in a split.
+/// A rank's arguments of a split.
 struct Wish {
   int64_t color = 0;
   int64_t key = 0;
@@ -66,7 +66,7 @@ std::vector<Wish> exchange(const ProcessGroup& group, const Wish& own) {
   for (int64_t r = 0; r < group.size(); ++r) {
     const auto* values = gathered[r].const_data_ptr<int64_t>();
     wishes.push_back({values[0], values[1], r});
-    // Looked at by all ranks, so that all throw.
+    // Each rank checks all colors, so that all ranks throw.
     DDP_CHECK_VALUE(
         values[0] >= -1 && values[0] <= std::numeric_limits<int>::max(),
         "split: color {} of rank {} is neither -1 nor from 0 to {}",
@@ -91,8 +91,8 @@ std::vector<int64_t> members_of(std::vector<Wish> wishes, int64_t color) {
   return members;
 }
 
-/// A group that was handed to us has a store, but says nothing of addresses:
-/// its ranks find each other on one host.
+/// A group from from_c10d has a store but no addresses, so its ranks must be on
+/// one host.
 std::string address_for_split(const Impl& impl) {
   if (!impl.address.empty()) {
     return impl.address;
@@ -113,8 +113,8 @@ std::string address_for_split(const Impl& impl) {
   return detail::kLoopback;
 }
 
-/// The order of new ranks over MPI is that of `members`, whatever the keys: a
-/// key of MPI is an int.
+/// MPI orders the new ranks by `place`, not by the keys of `split`, since MPI's
+/// keys are ints.
 std::shared_ptr<backends::mpi::Communicator> split_communicator(
     const Impl& impl,
     int64_t color,
@@ -125,7 +125,7 @@ std::shared_ptr<backends::mpi::Communicator> split_communicator(
       : nullptr;
 }
 
-/// A name that no group of any of the ranks has.
+/// A scope that no group of any of the ranks has.
 std::string scope_of_next_group(const ProcessGroup& group) {
   const auto own = at::scalar_tensor(detail::groups_formed(), at::kLong);
   int64_t number = 0;
@@ -135,7 +135,7 @@ std::string scope_of_next_group(const ProcessGroup& group) {
   return detail::scope_of_group(number, group.size());
 }
 
-/// What c10d waits for; ours where its backend does not tell.
+/// c10d's timeout, or ddp's default if the backend provides none.
 std::chrono::milliseconds timeout_of(
     c10d::ProcessGroup& group,
     c10::Device device) {
@@ -144,7 +144,7 @@ std::chrono::milliseconds timeout_of(
     if (options->timeout.count() > 0) { // c10d's kNoTimeout is 0
       return backends::bounded(options->timeout);
     }
-  } catch (const c10::Error&) { // as of a backend that has none
+  } catch (const c10::Error&) { // the backend has no options
   }
   return Impl().timeout;
 }
@@ -152,10 +152,10 @@ std::chrono::milliseconds timeout_of(
 } // namespace
 
 ProcessGroup ProcessGroup::duplicate() const {
-  // Connecting cannot be interrupted where a rank fails before it comes.
+  // Connecting cannot be interrupted if a rank fails before it arrives.
   detail::wait_for_all_ranks(*impl_, "duplicate");
   if (impl_->address.empty()) {
-    // Alone, or a group that was handed to us: no way to connect it anew.
+    // A group of one, or from from_c10d, which cannot be connected again.
     return *this;
   }
   auto impl = child_of(*impl_, std::to_string(impl_->children++));
@@ -216,7 +216,7 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->size = group->getSize();
   impl->device = device;
   impl->backend = group->getBackendName();
-  if (impl->backend == "custom") { // c10d's word for all that it does not know
+  if (impl->backend == "custom") { // c10d's name for unknown backends
     impl->backend = group->getBackend(device.type())->getBackendName();
   }
   impl->timeout = timeout_of(*group, device);
@@ -224,13 +224,13 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->wait_notice = *options.wait_notice();
   impl->checks_replicas = *options.check_replicas();
   impl->store = group->getStore();
-  impl->hosts_store = impl->rank == 0; // as everywhere, most likely
+  impl->hosts_store = impl->rank == 0; // usually true
   impl->group = group;
   ProcessGroup result(impl);
   impl->hosts = result.all_gather(detail::host_identity());
   find_local_position(*impl);
   impl->scope = scope_of_next_group(result);
-  // The store may hold what groups before this one left.
+  // The store may have keys of earlier groups.
   const auto name = result.broadcast(detail::random_name());
   if (impl->store) {
     impl->store =

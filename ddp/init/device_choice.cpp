@@ -8,8 +8,8 @@
 namespace ddp {
 namespace {
 
-/// The GPU of a rank: the one that it was told to use, the one that it sees if
-/// a scheduler showed it only one, else the one that its local rank numbers.
+/// The GPU of a rank: the requested one, the only visible one, or else the one
+/// with the number of the local rank.
 int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   if (member.gpu >= 0) {
     return member.gpu;
@@ -18,7 +18,7 @@ int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
 }
 
-/// Why the ranks of one host cannot have a GPU each; empty if they can.
+/// The reason for which ranks cannot have a GPU each; empty if they can.
 std::string shortage(const std::vector<RankInfo>& members, bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
     const auto place = local_position(members, static_cast<int64_t>(r));
@@ -52,7 +52,7 @@ std::string shortage(const std::vector<RankInfo>& members, bool share) {
   return "";
 }
 
-/// Whether no rank's host has a GPU, so that nothing else was to be expected.
+/// Whether no rank has a GPU, so that the CPU is the expected choice.
 bool are_without_gpus(const std::vector<RankInfo>& members) {
   return std::all_of(
       members.begin(), members.end(), [](const RankInfo& member) {
@@ -60,8 +60,8 @@ bool are_without_gpus(const std::vector<RankInfo>& members) {
       });
 }
 
-/// Whether two ranks of one host use the same GPU, which they must be allowed
-/// to.
+/// Whether two ranks of one host use the same GPU. Throws if that is not
+/// allowed.
 bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
   std::map<std::pair<std::string, std::string>, size_t> users;
   for (size_t r = 0; r < members.size(); ++r) {
@@ -69,7 +69,7 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     const auto place = local_position(members, static_cast<int64_t>(r));
     const auto index = gpu_index(member, place.rank, allowed);
     if (index >= static_cast<int64_t>(member.gpus.size())) {
-      continue; // an error of its own
+      continue; // an error on that rank
     }
     const auto& gpu = member.gpus[index];
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
@@ -105,7 +105,7 @@ c10::Device own_gpu(
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-/// Why the ranks cannot use a backend of shared memory; empty if they can.
+/// The reason for which ranks cannot use shared memory; empty if they can.
 std::string shm_obstacle(
     const std::string& backend,
     const std::vector<RankInfo>& members) {
@@ -205,7 +205,7 @@ DeviceChoice choose_device(
     }
   }
   choice.device = own_gpu(members, rank, share);
-  // NCCL refuses two ranks on one GPU.
+  // NCCL rejects two ranks on one GPU.
   const bool shared = are_gpus_shared(members, share);
   choice.backend = !free_backend ? backend : shared ? "gloo" : "nccl";
   return choice;

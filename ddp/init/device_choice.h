@@ -5,13 +5,13 @@
 
 namespace ddp {
 
-/// A rank's place among the ranks of its host.
+/// A rank's position among the ranks of its host.
 struct LocalPosition {
   int64_t rank = 0;
   int64_t size = 1;
 };
 
-/// Finds a rank's place by comparing hosts. A local rank from the launcher
+/// Finds a rank's position by comparing hosts. A local rank from the launcher
 /// takes precedence: the launcher may know containers that look like one host
 /// or several.
 LocalPosition local_position(

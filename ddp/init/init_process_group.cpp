@@ -51,8 +51,8 @@ RankInfo describe_self(
   self.groups = detail::groups_formed();
   self.local_rank = environment.local_rank.value_or(-1);
   const auto& device = options.device();
-  // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
-  // decided on.
+  // A query for GPUs starts the CUDA driver, so it is omitted if the CPU is
+  // already chosen.
   if (device ? device->is_cuda() : may_mean_gpus(options.backend())) {
     auto gpus = backends::nccl::usable_gpus();
     self.gpus = std::move(gpus.bus_addresses);
@@ -74,8 +74,8 @@ RankInfo describe_self(
   return self;
 }
 
-/// The address of this host that the other ranks reach: the one by which it
-/// reaches rank 0's host, of whose addresses those elsewhere have found one.
+/// The address of this host that the other ranks reach: the one from which it
+/// reaches rank 0's host at the address that other hosts use.
 std::string reachable_address(const std::vector<RankInfo>& members) {
   const auto elsewhere =
       std::find_if(members.begin(), members.end(), [&](const RankInfo& member) {
@@ -84,7 +84,7 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
   if (elsewhere == members.end()) {
     return detail::kLoopback;
   }
-  // Not this rank's own: a host's name may mean the loopback interface there.
+  // Not this rank's `server`: rank 0's host may resolve its name to a loopback.
   DDP_CHECK_VALUE(
       !detail::is_loopback(elsewhere->server),
       "MASTER_ADDR '{}' refers to the local host on every host, but the ranks "
@@ -101,8 +101,8 @@ void say(const std::string& note, int64_t rank) {
   }
 }
 
-/// A process on its own has no peers to talk to, unless the program asked for
-/// a backend by name: then it gets that backend with one rank.
+/// A single process has no backend, unless the program names one: then the
+/// process gets that backend with one rank.
 ProcessGroup group_of_one(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment,
@@ -127,16 +127,16 @@ ProcessGroup group_of_one(
   return detail::ProcessGroupImpl::group_of(impl);
 }
 
-/// Whether the program, or a library of its, uses MPI already. Looks for it
-/// before it loads anything.
+/// Whether the program, or one of its libraries, already uses MPI. Searches the
+/// process before it loads a library.
 bool is_mpi_initialized() {
   return dlsym(RTLD_DEFAULT, "MPI_Init") &&
       backends::mpi::unavailable().empty() &&
       backends::mpi::library().initialized();
 }
 
-/// What MPI says must be what the launcher says: a launcher of another MPI
-/// leaves each process alone in a world of its own.
+/// MPI must agree with the launcher: under the launcher of another MPI, each
+/// process is alone in a separate world.
 void check_world(
     const LaunchEnvironment& environment,
     const backends::mpi::Communicator& world) {
@@ -165,8 +165,8 @@ CommunicatorPtr world_of(LaunchEnvironment& environment, milliseconds timeout) {
   return world;
 }
 
-/// Asks PMIx, and MPI where that is not to be had: of an MPI that runs already
-/// nobody knows whether it shares its PMIx with us.
+/// Uses PMIx, or MPI if PMIx is not available, or if MPI already runs: it is
+/// unknown whether that MPI shares its PMIx with ddp.
 void rendezvous_by_launcher(
     LaunchEnvironment& environment,
     milliseconds timeout) {
@@ -199,7 +199,7 @@ void rendezvous_by_launcher(
   detail::rendezvous_over_mpi(environment, *world, timeout);
 }
 
-/// What a rank knows of itself after the meeting.
+/// A rank's group after the rendezvous, not yet connected.
 std::shared_ptr<detail::ProcessGroupImpl> member_of(
     const LaunchEnvironment& environment,
     const RendezvousResult& met,
@@ -229,7 +229,7 @@ std::shared_ptr<detail::ProcessGroupImpl> member_of(
 namespace detail {
 namespace {
 
-// Global because names must not come twice in a process.
+// Global because names must be unique in a process.
 std::atomic<int64_t> formed{0};
 std::atomic<bool> has_others{false};
 
@@ -263,7 +263,7 @@ void rendezvous_over_mpi(
     LaunchEnvironment& environment,
     backends::mpi::Communicator& communicator,
     milliseconds timeout) {
-  // Hosts are no numbers: two could get one color, but hardly all.
+  // A hash: two hosts could get the same color, but hardly all.
   const auto color =
       static_cast<int>(std::hash<std::string>()(host_identity()) & 0x7fffffff);
   const auto here =
@@ -278,7 +278,7 @@ void rendezvous_over_mpi(
 void report_to_launcher(const ProcessGroupOptions& options) {
   heartbeat::attach();
   if (options.report_uncaught()) {
-    report_uncaught(nullptr); // first: DDP_DEBUG may have no level's name
+    report_uncaught(nullptr); // first: debug_level() may throw
     if (find_error_file() || debug::debug_level() != debug::DebugLevel::kOff) {
       report_crashes();
     }
@@ -304,7 +304,7 @@ ProcessGroup form_group(
   try {
     use_interface(environment, self.server);
   } catch (const c10::ValueError& error) {
-    self.fault = error.what_without_backtrace(); // for all to hear
+    self.fault = error.what_without_backtrace(); // reported by all ranks
   }
   const auto met =
       rendezvous(environment, self, timeout, *options.wait_notice());
@@ -327,7 +327,7 @@ ProcessGroup form_group(
     report_uncaught(impl->failure_store);
   }
   connect(*impl);
-  if (impl->rank == 0 && impl->checks_replicas) { // one tells for all
+  if (impl->rank == 0 && impl->checks_replicas) { // one rank reports
     impl->unused_since = at::sequence_number::peek();
   }
   heartbeat::joined();
@@ -336,7 +336,7 @@ ProcessGroup form_group(
 
 namespace {
 
-/// For the others to hear why a process has no place among them.
+/// The time to report to the others why a process cannot take part.
 constexpr std::chrono::seconds kTellTime(2);
 
 void tell_others(const ProcessGroupOptions& options, const std::string& fault) {
@@ -344,13 +344,13 @@ void tell_others(const ProcessGroupOptions& options, const std::string& fault) {
     auto environment =
         read_launch_environment(ProcessGroupOptions(options).rank(0));
     if (environment.world_size > 1 && !environment.master_addr.empty()) {
-      environment.rank = environment.world_size; // one too many
+      environment.rank = environment.world_size; // not a valid rank
       RankInfo self;
       self.server = resolve(environment.master_addr, kTellTime);
       self.fault = fault;
       rendezvous(environment, self, kTellTime, 2 * kTellTime);
     }
-  } catch (const std::exception&) { // this process says it itself
+  } catch (const std::exception&) { // this process reports it itself
   }
 }
 

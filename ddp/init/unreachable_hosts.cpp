@@ -23,7 +23,7 @@ std::string key(int64_t rank) {
   return "address/" + std::to_string(rank);
 }
 
-/// The ranks that are on hosts of their own, seen from this one's: one of each.
+/// One rank of each other host.
 std::vector<int64_t> ranks_elsewhere(const ProcessGroupImpl& group) {
   std::vector<int64_t> ranks;
   std::set<std::string> known{group.hosts[group.rank]};
@@ -69,13 +69,13 @@ void publish_address(const ProcessGroupImpl& group) {
     const auto interface = backends::gloo::interface_of(group.interface);
     const auto address =
         interface.empty() ? group.address : interface_address(interface);
-    // A port of the kind that gloo gets. Nobody listens there later: to refuse
-    // is an answer too.
+    // A port like gloo's. No process listens there later, but a refused
+    // connection is also an answer.
     const int descriptor = listen_at(address, 0);
     const auto place = c10::str(address, " ", port_of(descriptor));
     close(descriptor);
     group.store->set(key(group.rank), place);
-  } catch (const std::exception&) { // connecting says what is wrong with it
+  } catch (const std::exception&) { // connecting reports the error
   }
 }
 

@@ -17,10 +17,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// For the store's sake the ranks of a large group look less often.
+// Ranks of a large group check less often, to limit the load on the store.
 constexpr milliseconds kInterval{250};
 constexpr milliseconds kIntervalPerRank{1};
-// Rank 0 may be done a little before the others are.
+// Rank 0 may finish shortly before the others.
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
 constexpr milliseconds kReasonTime{500};
@@ -28,7 +28,7 @@ constexpr milliseconds kLaunchTime{1000};
 constexpr milliseconds kLaunchInterval{5};
 constexpr auto kAbortTime = std::chrono::seconds(5);
 
-/// What the backend itself has found; empty if nothing.
+/// The error that the backend has detected; empty if none.
 std::string describe(c10d::ErrorType error, milliseconds timeout) {
   switch (error) {
     case c10d::ErrorType::SUCCESS:
@@ -44,13 +44,13 @@ std::string describe(c10d::ErrorType error, milliseconds timeout) {
   }
 }
 
-/// The path of a file that says what was under way; empty where there is none.
+/// Returns the path of a file with NCCL's last collectives, or "".
 std::string write_flight_record(int64_t rank) {
-  // It may hang where the driver does.
+  // The call may hang if the driver does.
   auto path = run_detached([rank]() -> std::string {
     try {
       return backends::nccl::write_flight_record(rank);
-    } catch (const std::exception&) { // a disk that is full, for one
+    } catch (const std::exception&) { // e.g. the disk is full
       return "";
     }
   });
@@ -58,7 +58,7 @@ std::string write_flight_record(int64_t rank) {
                                                                  : "";
 }
 
-/// ThreadSanitizer does not know the mutexes of C++ that wait for a time.
+/// ThreadSanitizer does not support C++'s timed mutexes.
 bool locks_within(milliseconds time, std::recursive_mutex& mutex) {
   return poll_for(time, kLaunchInterval, [&] { return mutex.try_lock(); });
 }
@@ -85,11 +85,11 @@ milliseconds WatchedGroup::interval() const {
 void WatchedGroup::look() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock || over_ || !is_suspicious()) {
-    return; // locked: another thread attends to it
+    return; // locked: another thread investigates
   }
   try {
     start_detached([self = shared_from_this()] { self->investigate(); });
-  } catch (const std::exception&) { // no thread: at the next look
+  } catch (const std::exception&) { // no thread: the next check retries
   }
 }
 
@@ -136,7 +136,7 @@ std::optional<WaitFailure> WatchedGroup::find_failure() {
     await_launch();
     const auto cause = describe(backend_->getError(), group_.timeout);
     if (!cause.empty()) {
-      // Where another rank has failed, its reason may be on its way.
+      // If another rank has failed, its reason may arrive soon.
       is_stopped_within(kReasonTime);
       look_for_failure(group_);
       return WaitFailure{cause};
@@ -161,7 +161,7 @@ bool WatchedGroup::is_launching() const {
 }
 
 /// NCCL connects ranks in the first launch that needs it, and waits there for
-/// those that do not come: no collective is under way yet that could time out.
+/// missing ranks: no collective is in progress yet that could time out.
 void WatchedGroup::await_launch() {
   const auto launch = group_.launched.load();
   if (launch != seen_launch_ || !is_launching()) {
@@ -187,7 +187,7 @@ bool WatchedGroup::is_store_gone() {
 
 void WatchedGroup::end(WaitFailure failure) {
   try {
-    // Before the abort, which clears what is under way.
+    // Before the abort, which clears the record.
     const auto rank =
         group_.failure_store ? group_.failure_store->root_rank() : group_.rank;
     const auto path = write_flight_record(rank);
@@ -198,8 +198,8 @@ void WatchedGroup::end(WaitFailure failure) {
     fail(group_, "a collective", failure);
   } catch (const std::exception&) { // the group's next use throws it
   }
-  // Who launches now is about to see that the group is broken, unless it is
-  // stuck in NCCL. An abort waits for the CUDA graphs that use the group.
+  // A launching thread soon detects the broken group, unless it is stuck in
+  // NCCL. An abort waits for the CUDA graphs that use the group.
   const bool locked = locks_within(kLaunchTime, group_.launching);
   run_detached([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
   if (locked) {

@@ -76,8 +76,8 @@ class WatchdogThread {
   std::thread thread_;
 };
 
-/// While a Watchdog lives, it ends collectives of a group that would not end by
-/// themselves.
+/// While a Watchdog exists, it ends collectives of a group that would not end
+/// by themselves.
 ///
 /// A thread that waits for a collective also checks the failure store; a GPU's
 /// stream, or a thread that waits for the stream, cannot. In their place, the

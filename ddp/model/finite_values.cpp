@@ -16,7 +16,7 @@ using detail::name_ranks;
 using detail::split_lines;
 using detail::throw_differences;
 
-// What a Reducer calls them.
+// The noun that a Reducer passes.
 constexpr const char* kGradients = "gradients";
 constexpr const char* kRemedy =
     " (check its batch and loss; to keep gradients finite, use a smaller "
@@ -29,7 +29,7 @@ std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
     if (!tensor.defined()) {
       continue;
     }
-    // A sparse tensor's other part is integers.
+    // The other part of a sparse tensor has integers.
     const auto count = detail::count_not_finite(detail::dense_parts(tensor)[0]);
     if (!detail::is_finite(count)) {
       findings.push_back(detail::format(
@@ -43,7 +43,7 @@ std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
   return findings;
 }
 
-/// Throws with what the ranks found, `count` findings in all.
+/// Throws with the ranks' findings, `count` in total.
 [[noreturn]] void fail(
     const std::string& what,
     const std::vector<std::string>& findings,
@@ -52,8 +52,8 @@ std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
   const auto sent = std::min(findings.size(), kMaxDifferences);
   const auto texts =
       group.all_gather(join_lines({findings.begin(), findings.begin() + sent}));
-  // What several ranks found alike becomes one line: a NaN that was averaged
-  // is everywhere.
+  // Equal findings of several ranks become one line: after averaging, all ranks
+  // have a NaN.
   std::vector<std::pair<std::string, std::vector<int64_t>>> lines;
   std::vector<int64_t> ranks;
   for (int64_t r = 0; r < group.size(); ++r) {

@@ -11,7 +11,7 @@ namespace ddp {
 namespace {
 
 // As in torch.distributed: large enough that latency does not matter, small
-// enough that the flat copy does not either.
+// enough that the flat copy does not matter.
 constexpr size_t kMessageBytes = size_t{250} << 20;
 
 template <typename NamedItems>

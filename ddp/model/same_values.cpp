@@ -21,11 +21,11 @@ uint64_t text_hash(const std::string& text) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-/// The ranks that agree on what most hold: the largest group, the one with the
-/// lowest rank where several are as large.
+/// The largest group of ranks with the same value; of equally large groups, the
+/// one with the lowest rank.
 template <typename Value>
 Ranks majority(const std::vector<Value>& by_rank) {
-  const auto groups = detail::group_ranks(by_rank); // by their lowest ranks
+  const auto groups = detail::group_ranks(by_rank); // ordered by lowest rank
   return std::max_element(
              groups.begin(),
              groups.end(),
@@ -49,7 +49,7 @@ const char* have(const Ranks& ranks) {
   return ranks.size() == 1 ? " has" : " have";
 }
 
-/// Where rank `r`'s list, a length and names, parts from the list `theirs`.
+/// The first difference of rank `r`'s list, a length and names, from `theirs`.
 std::string list_difference(
     int64_t r,
     const std::vector<std::string>& mine,
@@ -71,7 +71,7 @@ std::string list_difference(
       "{} as tensor {}, {}", has({r}, mine), i - 1, has(most, theirs));
 }
 
-/// Throws where the ranks' lists are not the same.
+/// Throws if the ranks' lists differ.
 void check_same_list(
     const std::string& own,
     const ProcessGroup& group,
@@ -129,7 +129,7 @@ std::vector<Difference> find_differences(
   return differences;
 }
 
-/// What the tensor is, and where that is something else: "Float [3] on ranks 0
+/// The tensor's description, with ranks if it differs: "Float [3] on ranks 0
 /// and 1; undefined on rank 2".
 std::string describe(const std::vector<std::string>& by_rank) {
   const auto groups = detail::group_ranks(by_rank);
@@ -189,7 +189,7 @@ void verify_same_values(
   const auto hashes = at::empty({count}, at::kLong);
   auto* hash = hashes.mutable_data_ptr<int64_t>();
   for (const auto& tensor : tensors.tensors) {
-    // The same bytes may be another dtype or shape.
+    // The same bytes may have another dtype or shape.
     const auto seed = text_hash(detail::describe(tensor));
     *hash++ = static_cast<int64_t>(
         tensor.defined() ? detail::tensor_hash(tensor, seed) : seed);

@@ -55,7 +55,7 @@ NotFinite count_not_finite(const at::Tensor& values) {
     return {};
   }
   if (c10::isFloat8Type(values.scalar_type())) {
-    return count_not_finite(values.to(at::kFloat)); // few operators know it
+    return count_not_finite(values.to(at::kFloat)); // few operators support it
   }
   // Unlike a sum, extremes do not overflow; a NaN makes both of them NaN.
   const auto [low, high] =

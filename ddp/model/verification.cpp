@@ -16,7 +16,7 @@ using detail::split_lines;
 
 using Lines = std::vector<std::string>;
 
-/// What must be the same on all ranks.
+/// The properties that must be equal on all ranks.
 struct Description {
   Lines options;
   Lines tensors;
@@ -51,7 +51,7 @@ Lines describe(const NamedTensors& tensors) {
   return lines;
 }
 
-/// Those that are not among `others`, as a text.
+/// The lines that are not among `others`, as a text.
 std::string own_lines(const Lines& lines, const Lines& others) {
   std::string text;
   for (const auto& line : lines) {
@@ -62,7 +62,7 @@ std::string own_lines(const Lines& lines, const Lines& others) {
   return text.empty() ? "none" : text;
 }
 
-/// Adds to `differences` where rank `r` differs from rank 0.
+/// Adds to `differences` how rank `r` differs from rank 0.
 void compare(
     int64_t r,
     const Description& description,
@@ -89,7 +89,7 @@ void compare(
           mine,
           theirs));
       if (other.size() != reference.size()) {
-        return; // what follows is shifted and says nothing
+        return; // the rest is only shifted
       }
     }
   }
@@ -115,7 +115,7 @@ NamedTensors checked_tensors(
   return checked;
 }
 
-/// What these are, such as "parameters and gradients".
+/// The nouns for these tensors, such as "parameters and gradients".
 std::string checked_nouns(const VerificationOptions& options) {
   const auto* gradients = !options.gradients() ? ""
       : options.buffers()                      ? ", gradients"

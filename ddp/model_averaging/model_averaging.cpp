@@ -12,8 +12,8 @@
 namespace ddp {
 namespace {
 
-/// Those that some rank has a gradient for: ranks that drift apart need not
-/// agree.
+/// The parameters that have a gradient on any rank: ranks with different values
+/// may use different parameters.
 std::vector<at::Tensor> with_gradients(
     const std::vector<at::Tensor>& parameters,
     const ProcessGroup& group) {

@@ -23,8 +23,8 @@ struct Synchronised {
   ProcessGroup group;
 };
 
-/// The process's, as the dispatcher is. Only weak references, and a tensor's
-/// address is its own as long as there is one.
+/// One per process, like the dispatcher. Has only weak references, which keep
+/// the address of a tensor from being reused.
 class Table {
  public:
   static Table& instance() {
@@ -42,7 +42,7 @@ class Table {
     rows_.insert_or_assign(impl.get(), std::make_pair(Weak(impl), entry));
   }
 
-  /// The group to synchronise over, if any.
+  /// The group over which to synchronise, if any.
   std::optional<ProcessGroup> find(const OptionalTensor& tensor) const {
     if (!tensor || !tensor->defined()) {
       return std::nullopt;
@@ -81,7 +81,7 @@ at::Tensor batch_norm(
     group = Table::instance().find(running_mean);
     group = group ? group : Table::instance().find(weight);
   }
-  // The mark of a module that tracks nothing has no variance beside it.
+  // The mark of a module without running statistics has no variance.
   const auto mean =
       running_var && running_var->defined() ? running_mean : std::nullopt;
   if (!group) {
@@ -107,8 +107,8 @@ at::Tensor batch_norm(
       *group);
 }
 
-/// The operator has one kernel for all devices, made of others. Those that are
-/// registered here come before it, and it serves what is not synchronised.
+/// The operator has one kernel for all devices, which calls others. The kernels
+/// that are registered here precede it, and call it if nothing is synchronised.
 std::vector<torch::Library> register_kernels() {
   std::vector<torch::Library> libraries;
   for (const auto key :
@@ -123,9 +123,9 @@ std::vector<torch::Library> register_kernels() {
   return libraries;
 }
 
-/// From now on `aten::batch_norm`, where it is given one of `tensors` as its
-/// weight or running mean, is synchronised while `module` lives and is
-/// training. The first call registers the operator's new kernel.
+/// Makes `aten::batch_norm` synchronise, if its weight or running mean is one
+/// of `tensors`, while `module` exists and is training. The first call
+/// registers the operator's new kernels.
 void synchronize_batch_norm_of(
     const std::vector<at::Tensor>& tensors,
     const std::shared_ptr<torch::nn::Module>& module,
@@ -150,7 +150,7 @@ bool convert(
       marks.push_back(tensor);
     }
   }
-  if (marks.empty()) { // it gets one, which is no buffer of its
+  if (marks.empty()) { // adds one, which is not a buffer
     norm->running_mean = at::empty({0});
     marks.push_back(norm->running_mean);
   }
@@ -163,7 +163,7 @@ bool is_any(const torch::nn::Module& module) {
   return (dynamic_cast<const Modules*>(&module) || ...);
 }
 
-/// Whether it may be a batch-norm of the program's own.
+/// Whether it may be a batch-norm that the program defines.
 bool looks_alike(const torch::nn::Module& module) {
   namespace nn = torch::nn;
   return module.named_buffers(/*recurse=*/false).contains("running_var") &&

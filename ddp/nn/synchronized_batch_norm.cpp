@@ -13,7 +13,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// How a context holds a group.
+/// Holds a group in an autograd context.
 struct HeldGroup : torch::CustomClassHolder {
   explicit HeldGroup(ProcessGroup its_group) : group(std::move(its_group)) {}
   ProcessGroup group;
@@ -24,12 +24,12 @@ bool is_reduced(const at::Tensor& input) {
       input.scalar_type() == at::kBFloat16;
 }
 
-/// In which statistics of the input are computed and applied.
+/// The dtype in which the input's statistics are computed and applied.
 at::ScalarType statistics_dtype(const at::Tensor& input) {
   return is_reduced(input) ? at::kFloat : input.scalar_type();
 }
 
-/// Of all ranks' batches, double; `count` has one element.
+/// The moments of all ranks' batches, double; `count` has one element.
 struct BatchMoments {
   at::Tensor mean;
   at::Tensor variance;
@@ -43,7 +43,7 @@ void summarise(const at::Tensor& input, at::Tensor row) {
   }
   const auto channels = input.size(1);
   const auto count = input.numel() / channels;
-  at::Tensor unused_mean, unused_variance; // but for their dtype
+  at::Tensor unused_mean, unused_variance; // used only for their dtype
   if (is_reduced(input)) {
     unused_mean = at::zeros({channels}, input.options().dtype(at::kFloat));
     unused_variance = at::zeros_like(unused_mean);
@@ -55,15 +55,15 @@ void summarise(const at::Tensor& input, at::Tensor row) {
   row.narrow(0, 2 * channels, 1).fill_(count);
 }
 
-/// Merged without cancellation, and in the order of ranks: the same bits on
-/// all. Source: Chan, Golub and LeVeque, Updating formulae and a pairwise
-/// algorithm for computing sample variances, 1979.
+/// Merges without cancellation, in rank order: all ranks get the same bits.
+/// Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm
+/// for computing sample variances, 1979.
 BatchMoments gather_statistics(
     const at::Tensor& input,
     const ProcessGroup& group) {
   const auto channels = input.size(1);
-  // A sum in which each rank has a row, and zeros in the others': an all-gather
-  // that every backend has, without an exchange of lengths before it.
+  // A sum in which each rank fills one row, and the others are zero: an
+  // all-gather that every backend supports, without an exchange of lengths.
   auto rows = at::zeros(
       {group.size(), 2 * channels + 1}, input.options().dtype(at::kDouble));
   summarise(input, rows[group.rank()]);
@@ -157,7 +157,8 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     const BatchMoments batch{saved[3], saved[4], saved[5]};
     const auto gradient =
         gradients[0].contiguous(input.suggest_memory_format());
-    // Of the gradient (row 0) and of it times the normalised input (row 1).
+    // Sums of the gradient (row 0), and of the gradient times the normalised
+    // input (row 1).
     auto sums = local_sums(input, gradient, batch, eps);
     autograd::variable_list result(6);
     if (weight.defined()) {
@@ -167,7 +168,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
       result[2] = sums[0].to(bias.scalar_type());
     }
     if (context->needs_input_grad(0)) {
-      sums = sums.clone(); // weight and bias have this rank's
+      sums = sums.clone(); // weight and bias use this rank's
       const auto group = context->saved_data["group"].toCapsule();
       const heartbeat::Activity activity("SyncBatchNorm");
       static_cast<HeldGroup*>(group.get())->group.all_reduce(sums);

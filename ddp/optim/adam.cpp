@@ -12,7 +12,7 @@ namespace {
 
 using torch::optim::Optimizer;
 
-/// Complex numbers count as pairs.
+/// Treats complex numbers as pairs.
 at::Tensor as_real(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
@@ -38,7 +38,7 @@ State& state_of(
   return static_cast<State&>(*place);
 }
 
-// The operations are Python's, one by one: each rounds.
+// Follows Python operation by operation, since each one rounds.
 template <typename Options, typename State>
 void update(
     const at::Tensor& parameter,

@@ -16,16 +16,16 @@ namespace {
 using at::Tensor;
 using torch::optim::Optimizer;
 
-/// What one call of a kernel takes: tensors of one dtype and device that have
-/// come equally far.
+/// The tensors of one kernel call, which have the same dtype, device and number
+/// of steps.
 struct Batch {
   at::ScalarType dtype;
   c10::Device device;
-  int64_t steps; ///< that they had before this one
+  int64_t steps; ///< before this one
   std::vector<Tensor> originals = {};
   std::vector<Tensor> parameters = {}; ///< the originals, or copies
   std::vector<Tensor> gradients = {};
-  std::vector<Tensor> first_moments = {}; ///< of SGD: the momentum
+  std::vector<Tensor> first_moments = {}; ///< for SGD, the momentum
   std::vector<Tensor> second_moments = {};
   std::vector<Tensor> largest_moments = {};
 };
@@ -44,7 +44,7 @@ Batch& batch_for(
       Batch{parameter.scalar_type(), parameter.device(), steps});
 }
 
-/// Whether both lie in memory in the same order, without gaps.
+/// Whether both have the same memory layout, without gaps.
 bool can_walk(const Tensor& tensor, const Tensor& like) {
   if (!tensor.is_non_overlapping_and_dense() ||
       !detail::has_plain_memory(tensor)) {
@@ -58,9 +58,9 @@ bool can_walk(const Tensor& tensor, const Tensor& like) {
   return true;
 }
 
-/// The kernels walk over the memory of several tensors side by side. So this is
-/// `tensor`, or a copy that lies in memory as `like` would without gaps: not of
-/// parameters and gradients alone, a state that was loaded may lie otherwise.
+/// Kernels walk over the memory of several tensors in parallel. Returns
+/// `tensor`, or a copy with the layout of `like` without gaps. Loaded states
+/// may need a copy, too.
 Tensor walkable(const Tensor& tensor, const Tensor& like) {
   return can_walk(tensor, like)
       ? tensor
@@ -91,7 +91,7 @@ void check_gradient(const Tensor& parameter, const Tensor& gradient) {
       parameter.device());
 }
 
-/// The parameter as kernels walk over it, and its gradient.
+/// Adds the parameter, as kernels walk over it, and its gradient.
 Tensor add_parameter(const Tensor& original, Batch& batch) {
   auto parameter = walkable(original, original);
   batch.originals.push_back(original);
@@ -105,7 +105,7 @@ Tensor zeros(const Tensor& parameter) {
   return at::zeros_like(parameter, at::MemoryFormat::Preserve);
 }
 
-/// The parameter's state, made by `make` in its first step.
+/// The parameter's state, which `make` creates in its first step.
 template <typename State, typename Make>
 State& state_of(
     Optimizer& optimizer,
@@ -157,7 +157,7 @@ void run(const torch::optim::SGDOptions& options, const Batch& batch) {
       /*is_first_step=*/batch.steps == 0);
 }
 
-/// Of Adam or AdamW.
+/// For Adam or AdamW.
 template <typename Options>
 void add(
     Optimizer& optimizer,
@@ -222,7 +222,7 @@ void run(const Options& options, const Batch& batch) {
       /*found_inf=*/std::optional<Tensor>());
 }
 
-/// A CUDA graph replays a kernel with the numbers that it was captured with.
+/// A CUDA graph replays a kernel with the numbers of the capture.
 void check_capture(
     Optimizer& optimizer,
     const torch::optim::SGDOptions& options,
@@ -248,7 +248,7 @@ void check_capture(
       "graph, or use FusedSGD");
 }
 
-/// Before anything changes.
+/// Checks everything before any change.
 template <typename Options>
 void check_all(Optimizer& optimizer) {
   std::optional<c10::Device> device;

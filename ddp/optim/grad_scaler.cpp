@@ -58,7 +58,7 @@ void check_steps_after_backward(const torch::optim::Optimizer& optimizer) {
       detail::is_stepped_in_backward(optimizer));
 }
 
-/// What of a gradient is to be scaled.
+/// The values of a gradient that are scaled.
 at::Tensor values_of(const at::Tensor& gradient) {
   DDP_CHECK_VALUE(
       gradient.scalar_type() != at::kHalf,
@@ -128,7 +128,8 @@ void GradScaler::check_started(const char* operation) const {
       operation);
 }
 
-/// What was found: 0 or 1, where the scale is. Undefined without gradients.
+/// Returns 1 if a gradient is not finite, otherwise 0, on the scale's device;
+/// undefined without gradients.
 at::Tensor GradScaler::unscale_gradients(
     torch::optim::Optimizer& optimizer) const {
   const auto inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
@@ -161,7 +162,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
       "GradScaler: unscale_() is being called after step()");
   const at::NoGradGuard no_grad;
   state.found_inf = unscale_gradients(optimizer);
-  if (group_.size() > 1) { // also where this rank has none
+  if (group_.size() > 1) { // even without gradients here
     auto found = state.found_inf.defined()
         ? state.found_inf.to(group_.device())
         : at::zeros({}, scale_.options().device(group_.device()));

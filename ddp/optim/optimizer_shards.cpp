@@ -27,7 +27,7 @@ namespace {
 using c10::IValue;
 using c10::impl::GenericDict;
 
-/// States by the number of their parameter, as one message.
+/// A message with states by the number of their parameter.
 std::string to_message(const GenericDict& states) {
   auto on_cpu = new_dict();
   for (const auto& item : states) {
@@ -62,7 +62,7 @@ bool are(const IValue& list, const std::vector<int64_t>& numbers) {
              is);
 }
 
-/// An optimizer's state with other values in it.
+/// An optimizer's state with the values `states`.
 IValue with_states(const GenericDict& state, const GenericDict& states) {
   auto result = new_dict();
   result.insert("state", states);
@@ -85,7 +85,8 @@ void OptimizerShards::assign(torch::optim::Optimizer& optimizer) {
   }
 }
 
-/// The largest first, each to the rank that has least.
+/// Assigns the largest parameters first, each to the rank with the fewest
+/// elements.
 void OptimizerShards::assign_group(
     size_t group,
     torch::optim::Optimizer& optimizer) {
@@ -139,7 +140,7 @@ void OptimizerShards::lay_out(
   for (auto& [kind, tensors] : kinds) {
     std::vector<at::Tensor> parts;
     for (const auto& tensor : tensors) {
-      // In the order of its memory, so that the slice has its strides.
+      // In memory order, so that the slice keeps the strides.
       parts.push_back(
           tensor.is_non_overlapping_and_dense()
               ? tensor.detach().as_strided({tensor.numel()}, {1})
@@ -173,7 +174,8 @@ std::vector<at::Tensor> OptimizerShards::own(
   return own;
 }
 
-/// Where parameters came: their owners would differ with their order.
+/// Compares the ranks' parameters if some were added: owners depend on their
+/// order.
 void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
   size_t count = 0;
   for (const auto& owners : owners_) {
@@ -210,7 +212,7 @@ void OptimizerShards::exchange() {
     exchange_views();
     return;
   }
-  AsyncBroadcast last; // two at a time: each is a copy of a rank's parameters
+  AsyncBroadcast last; // two at a time: each copies a rank's parameters
   for (size_t rank = 0; rank < parameters_.size(); ++rank) {
     AsyncBroadcast next;
     next.start(parameters_[rank], group_, static_cast<int64_t>(rank));
@@ -220,7 +222,7 @@ void OptimizerShards::exchange() {
   last.finish();
 }
 
-/// A buffer is sent as it lies in memory.
+/// Buffers are sent in memory order, which must be the same on all ranks.
 void OptimizerShards::verify_layout() {
   NamedTensors all;
   for (const auto& flat : flats_) {
@@ -316,7 +318,7 @@ std::function<void()> OptimizerShards::plan_state_dict(
   return plan_optimizer_state(optimizer, own_part(state));
 }
 
-/// This rank, and the owner of each parameter, through all groups.
+/// This rank, and the owner of each parameter of all groups.
 std::vector<int64_t> OptimizerShards::shard() const {
   std::vector<int64_t> shard{group_.rank()};
   for (const auto& owners : owners_) {
@@ -325,7 +327,7 @@ std::vector<int64_t> OptimizerShards::shard() const {
   return shard;
 }
 
-/// What is no optimizer's state is left to the reader to refuse.
+/// Returns other values unchanged: the reader rejects them.
 IValue OptimizerShards::own_part(const IValue& state) const {
   if (!state.isGenericDict()) {
     return state;

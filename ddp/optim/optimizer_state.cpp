@@ -74,7 +74,7 @@ class SavedFields {
   c10::impl::GenericDict dict_ = new_dict();
 };
 
-/// Sets fields from Python's; throws errors about invalid ones.
+/// Sets fields from Python's form; throws if one is invalid.
 class LoadedFields {
  public:
   /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.
@@ -168,7 +168,7 @@ class LoadedFields {
   }
   void load(const char* name, const c10::IValue& saved, at::Tensor& value)
       const {
-    if (saved.isNone()) { // in a list
+    if (saved.isNone()) { // an entry of a list
       value = at::Tensor();
       return;
     }
@@ -212,7 +212,7 @@ class LoadedFields {
   bool same_shape_;
 };
 
-/// All parameters, counted through the groups.
+/// The parameters of all groups, in order.
 std::vector<at::Tensor> all_parameters(const Optimizer& optimizer) {
   std::vector<at::Tensor> all;
   for (const auto& group : optimizer.param_groups()) {
@@ -275,7 +275,7 @@ IValue value_at(const GenericDict& dict, const char* name) {
   return found->value();
 }
 
-/// The state, parsed as a whole before anything is set.
+/// The whole state, which is parsed before anything is set.
 template <typename Kind>
 struct Parsed {
   std::vector<typename Kind::Options> options;

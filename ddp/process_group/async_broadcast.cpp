@@ -27,7 +27,7 @@ void AsyncBroadcast::start(
     if (found == messages_.end()) {
       found = messages_.emplace(messages_.end());
     }
-    // The same storage under a version counter of its own.
+    // The same storage with a separate version counter.
     found->tensors.push_back(tensor.variable_data());
   }
   for (auto& message : messages_) {

@@ -18,12 +18,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Long enough that a healthy step asks the store nothing.
+// Long enough that a healthy step sends no request to the store.
 constexpr milliseconds kFirstSlice{200};
 constexpr milliseconds kSlice{250};
 constexpr milliseconds kWaitSlice{50};
-// How often to look for the reason of a connection's end: on a busy machine
-// each look takes as long as the reason does on its way.
+// The number of further reads of the failure store after a connection ended: on
+// a busy machine, the reason may take as long to arrive as each read.
 constexpr int kCauseLooks = 10;
 constexpr milliseconds kLongWait{2000};
 
@@ -44,8 +44,8 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   return {" because " + describe(failures), WaitFailure::Kind::kKnown};
 }
 
-/// Throws with the reason of an end that the backend noticed itself. `state` is
-/// what `mark_waiting` returned, if this rank has said that it waits.
+/// Throws with the reason for an error of the backend. `state` is the result of
+/// `mark_waiting`, if this rank has called it.
 [[noreturn]] void explain(
     const ProcessGroupImpl& group,
     int64_t number,
@@ -61,7 +61,7 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
         group.scope, group.launched, own_call());
   }
   auto failures = group.failure_store->read(group.scope);
-  // If the time is over all others have had theirs to say why.
+  // After a timeout, all other ranks have had time to report.
   if (reason.rfind(backends::kTimedOut, 0) != 0) {
     for (int look = 0; failures.empty() && look < kCauseLooks; ++look) {
       std::this_thread::sleep_for(kWaitSlice);
@@ -84,8 +84,8 @@ void look_for_change() {
   }
 }
 
-/// Waits until `finished_within` returns true, and throws where that throws or
-/// another rank fails.
+/// Waits until `finished_within` returns true. Throws if `finished_within`
+/// throws or another rank fails.
 template <typename FinishedWithin>
 void wait_in_slices(
     const ProcessGroupImpl& group,
@@ -118,7 +118,7 @@ void wait_in_slices(
   }
 }
 
-/// What is ready when the other is complete, which has no wait with a timeout.
+/// Returns a future with a timed wait that is ready when `future` is complete.
 std::future<void> completion_of(c10::ivalue::Future& future) {
   auto complete = std::make_shared<std::promise<void>>();
   auto completion = complete->get_future();
@@ -206,13 +206,13 @@ void fail(
     ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error) {
-  check_usable(group, operation); // it may have been broken meanwhile
+  check_usable(group, operation); // the group may have broken meanwhile
   if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
     heartbeat::failed_by_another();
-    throw PeerError(*peer); // which says where already
+    throw PeerError(*peer); // its text names the operation
   }
-  // A backend does not start what follows a collective that has failed, maybe
-  // one that nobody has waited for.
+  // A backend starts no collective after a failed one, which the program may
+  // not have waited for.
   if (group.failure_store &&
       dynamic_cast<const c10::DistBackendError*>(&error)) {
     try {
@@ -291,8 +291,8 @@ void wait_for(
     const std::function<std::string()>& clue) {
   auto& impl = ProcessGroupImpl::of(group);
   guarded(impl, operation, [&] {
-    // A store may take longer than a slice, or for ever: it is asked again when
-    // it has answered.
+    // A request to the store may outlast a slice or never return. The next
+    // request starts only after the answer.
     std::future<bool> there;
     wait_with_timeout(
         impl,

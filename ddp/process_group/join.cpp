@@ -12,18 +12,20 @@
 
 // How it works
 //
-// Ranks with inputs say before each collective what they are about to do: one
-// all-reduce of a number for each rank. A rank without inputs says there again
-// and again that it has none, and does what the others say until none has any.
+// Before each collective, ranks with inputs report their call, by an all-reduce
+// of one number for each rank. A rank without inputs reports in each of these
+// all-reduces that it has none, and runs the calls of the others until no rank
+// has inputs.
 
 namespace ddp {
 namespace {
 
-/// After so many steps without inputs of its own, a rank says so.
+/// A rank warns after this number of steps without inputs.
 constexpr int64_t kManySteps = 1000;
 
-/// That number has 16 bits for how many joinables the rank lists, 16 for which
-/// of them makes a call, and above these the call, from 1; 0 without inputs.
+/// A rank's number has 16 bits for the number of joinables, 16 for the index of
+/// the joinable that makes a call, and above these the call, from 1; 0 without
+/// inputs.
 constexpr int64_t kPart = 1 << 16;
 constexpr int64_t kCalls = (1 << 30) - 1;
 
@@ -51,7 +53,7 @@ template <typename... Parts>
 
 namespace detail {
 
-/// What a `Join` and its joinables share.
+/// The state that a `Join` and its joinables share.
 struct JoinState {
   JoinState(
       ProcessGroup its_group,
@@ -68,8 +70,8 @@ struct JoinState {
 
   ProcessGroup group;
   JoinOptions options;
-  std::vector<Joinable*> joinables; // empty when it has ended
-  /// Those whose shadow is under way.
+  std::vector<Joinable*> joinables; // empty once the join has ended
+  /// The joinables whose main hook is not complete.
   std::vector<Joinable*> in_main_hook;
   int64_t root = group.size() - 1;
   const int exceptions_at_construction = std::uncaught_exceptions();
@@ -143,7 +145,7 @@ void JoinState::run_main_hooks() {
   }
 }
 
-/// Whether others may begin before it ends.
+/// Whether other joinables may begin a step before this step ends.
 bool JoinState::shares(const Joinable& joinable) const {
   return joinable.overlaps() &&
       std::count_if(joinables.begin(), joinables.end(), [](auto* each) {
@@ -151,7 +153,7 @@ bool JoinState::shares(const Joinable& joinable) const {
       }) > 1;
 }
 
-/// What goes on beside others waits for itself alone.
+/// Completes the main hooks that cannot overlap with the one of `next`.
 void JoinState::complete_before(const Joinable& next) {
   std::vector<Joinable*> left;
   for (auto* each : in_main_hook) {
@@ -186,7 +188,7 @@ JoinStep JoinState::notify_join_context(
   return step;
 }
 
-/// Each rank's number.
+/// Returns the number of each rank.
 std::vector<int64_t> JoinState::exchange(int64_t code) {
   auto message = at::zeros({group.size()}, at::kLong);
   auto* codes = message.mutable_data_ptr<int64_t>();

@@ -9,8 +9,8 @@
 namespace ddp {
 namespace {
 
-/// The sum over ranks in their order. Each rank also says whether it called
-/// `mean`, so that no value of one is taken for one of the other.
+/// The sum in rank order. Each rank also sends whether it called `mean`, to
+/// detect ranks that made different calls.
 double sum_of_call(bool is_mean, double value, const ProcessGroup& group) {
   auto& impl = detail::ProcessGroupImpl::of(group);
   const auto unused_since = impl.unused_since.load();
@@ -21,7 +21,7 @@ double sum_of_call(bool is_mean, double value, const ProcessGroup& group) {
     result += of_rank[0].item<double>();
     calls.push_back(of_rank[1].item<double>() != 0 ? "mean" : "sum");
   }
-  impl.unused_since = unused_since; // the ranks learnt nothing of their nets
+  impl.unused_since = unused_since; // `has_metrics` counts this use
   impl.has_metrics = true;
   detail::check_same_calls(calls);
   return result;

@@ -56,7 +56,7 @@ Collective start_broadcast(
 
 Collective start_barrier(detail::ProcessGroupImpl& group) {
   c10d::BarrierOptions options;
-  options.device = at::kCPU; // no GPU has to be idle for it
+  options.device = at::kCPU; // does not wait for a GPU
   return detail::start(
       group, at::zeros({1}), [&] { return group.group->barrier(options); });
 }
@@ -77,12 +77,12 @@ void check_root(const detail::ProcessGroupImpl& group, int64_t root) {
 }
 
 /// `tensor`, or a copy whose memory a backend can read: contiguous, without a
-/// negation or conjugation that is pending.
+/// pending negation or conjugation.
 at::Tensor readable(const at::Tensor& tensor) {
   return detail::with_plain_memory(tensor.contiguous());
 }
 
-/// That a backend can read the memory after this call returns.
+/// Throws unless a backend can use the tensor's memory after this call returns.
 void check_readable(const char* operation, const at::Tensor& tensor) {
   DDP_CHECK_VALUE(
       tensor.is_contiguous() && detail::has_plain_memory(tensor),
@@ -104,7 +104,7 @@ void in_place(const at::Tensor& tensor, Operation&& operation) {
   }
 }
 
-/// What must agree between the tensors of an all-gather, in one number.
+/// A hash of dtype and trailing sizes, which must be equal on all ranks.
 int64_t gather_signature(const at::Tensor& tensor) {
   uint64_t hash = 1469598103934665603ULL;
   const auto mix = [&](int64_t value) {
@@ -200,7 +200,7 @@ struct DDP_LOCAL Work::State {
         collective(std::move(started)) {}
 
   ~State() {
-    // A GPU's stream needs nobody to wait for it.
+    // A GPU's stream completes without a wait on the host.
     if (collective.on_host && !collective.work->isCompleted()) {
       group->abandoned = true;
     }
@@ -263,7 +263,7 @@ c10::intrusive_ptr<c10d::Store> ProcessGroup::store() const {
   return impl_->store;
 }
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d() const {
-  impl_->set_used(); // by whoever gets it
+  impl_->set_used(); // the caller may use the result
   return impl_->group;
 }
 

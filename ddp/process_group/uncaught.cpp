@@ -21,13 +21,13 @@ using nlohmann::json;
 
 struct Handler {
   std::mutex mutex;
-  /// Of the groups that live.
+  /// The stores of existing groups.
   std::vector<std::weak_ptr<FailureStore>> stores;
   std::terminate_handler previous = nullptr;
   std::atomic<bool> begun{false};
 };
 
-/// Never destroyed: threads may end the program while it exits.
+/// Never destroyed: other threads may call std::terminate during the exit.
 Handler& handler() {
   static auto* instance = new Handler;
   return *instance;
@@ -37,17 +37,17 @@ struct Uncaught {
   std::chrono::nanoseconds time =
       std::chrono::system_clock::now().time_since_epoch();
   std::string text;
-  /// Where it was thrown, with the text, as Python's have it; empty where
-  /// nobody asked.
+  /// The text and the stack, as in Python's error files; empty unless frames
+  /// are shown.
   std::string stack;
   /// Another rank's failure is the reason.
   bool consequence = false;
-  /// The other ranks know of it.
+  /// The other ranks know the failure.
   bool known = false;
 };
 
-/// A store's errors are rank 0's or the launcher's end, or a rank that a wait
-/// in the store was for.
+/// The store throws if rank 0 or the launcher has ended, or if a wait for
+/// another rank's key timed out.
 bool tells_of_peer(const c10::Error& error) {
   return dynamic_cast<const PeerError*>(&error) != nullptr ||
       dynamic_cast<const c10::DistStoreError*>(&error) != nullptr ||
@@ -57,7 +57,7 @@ bool tells_of_peer(const c10::Error& error) {
 Uncaught describe(const c10::Error& error) {
   Uncaught result;
   result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
-  const auto& type = result.known ? typeid(c10::DistBackendError) // to catch it
+  const auto& type = result.known ? typeid(c10::DistBackendError) // public
                                   : typeid(error);
   result.text =
       c10::demangle(type.name()) + ": " + error.what_without_backtrace();
@@ -85,7 +85,8 @@ Uncaught current() {
   return result;
 }
 
-/// As torch.distributed.elastic's `record` does, and what ddprun reads besides.
+/// Writes the file of torch.distributed.elastic's `record`, with fields for
+/// ddprun.
 void write_error_file(const Uncaught& uncaught) {
   using std::chrono::seconds;
   char activity[256];
@@ -127,8 +128,8 @@ void report(const Uncaught& uncaught) noexcept {
   }
 }
 
-/// In place of what the runtime would print, of a c10::Error with some forty
-/// frames of C++.
+/// Prints less than the runtime, which adds about forty C++ frames to the text
+/// of a c10::Error.
 [[noreturn]] void end_briefly(const std::string& text) {
   std::cerr << "error: " + text + "\n" << std::flush;
   std::abort();
@@ -143,7 +144,7 @@ void report(const Uncaught& uncaught) noexcept {
       end_briefly(uncaught.text);
     }
   } else {
-    // Another thread is at it: the process shall not end before.
+    // Another thread is reporting; the process must not end earlier.
     std::this_thread::sleep_for(std::chrono::seconds(4));
   }
   if (handler().previous) {
@@ -171,7 +172,7 @@ void report_uncaught(const std::shared_ptr<FailureStore>& failure_store) {
     stores.push_back(failure_store);
   }
   static const bool installed = [] {
-    if (!shows_frames()) { // what() has them
+    if (!shows_frames()) { // what() would contain the frames
       c10::SetStackTraceFetcher([] { return std::string(); });
     }
     handler().previous = std::set_terminate(on_terminate);

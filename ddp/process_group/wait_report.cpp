@@ -41,12 +41,12 @@ bool is_backward(const std::string& call) {
   return is_bucket(call) || call == kBufferBroadcast;
 }
 
-/// Whose bucket it is, where there are several Reducers.
+/// The part of `call` that names one of several Reducers, or "".
 std::string reducer_of(const std::string& call) {
   return call.substr(std::min(call.find(kOfReducer), call.size()));
 }
 
-/// What to do if ranks are in these calls; an empty one is none.
+/// The remedy if ranks are in these calls; "" is no call of ddp.
 std::string remedy(const std::vector<std::string>& calls) {
   std::vector<std::string> reducers, others;
   for (const auto& call : calls) {
@@ -97,8 +97,8 @@ std::string name_place(
                                : where.call);
 }
 
-/// "; ranks 0 and 2 wait in CALL; rank 1 ..." and what to do, without those
-/// that came in call `left_out`. `has_ended`: a rank did without leaving.
+/// "; ranks 0 and 2 wait in CALL; rank 1 ..." and a remedy, without the ranks
+/// that wait in call `left_out`. `has_ended`: a rank has ended.
 std::string name_places(
     const std::vector<WaitStatus>& ranks,
     int64_t number,
@@ -153,7 +153,7 @@ std::string own_call() {
   char memory[HeartbeatPage::kActivitySize];
   heartbeat::copy_activity(memory, sizeof(memory));
   const std::string call = memory;
-  if (call.rfind(kBufferBroadcast, 0) == 0) { // not what it is made of
+  if (call.rfind(kBufferBroadcast, 0) == 0) { // not the calls inside it
     return kBufferBroadcast;
   }
   return call.rfind("after ", 0) == 0 ? "a call " + call : call;

@@ -16,7 +16,7 @@ WaitWarning::WaitWarning(
   };
   try {
     start_detached(wait);
-  } catch (const std::exception&) { // no thread is to be had: no notice
+  } catch (const std::exception&) { // no thread can start: no warning
   }
 }
 

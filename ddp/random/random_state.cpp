@@ -29,7 +29,7 @@ at::Tensor state_of(const c10::Device& device) {
   return generator.get_state();
 }
 
-/// Calls `function` with each generator that this process has, and its state.
+/// Calls `function` with each generator of this process, and its new state.
 template <typename Function>
 void for_generators(const State& state, const Function& function) {
   for (const auto& entry : state) {

@@ -11,8 +11,8 @@
 namespace ddp {
 namespace {
 
-/// On the CPU a sum of a whole bucket in single precision loses half of its
-/// digits; one of short sums does not, and is faster.
+/// On the CPU, a sum over a whole bucket in single precision loses half of its
+/// digits; a sum of short sums does not, and is faster.
 constexpr int64_t kRow = 4096;
 
 /// Adds the norms of the parts of `values`, double, 1-D.
@@ -36,8 +36,8 @@ void add_norms(
   }
 }
 
-/// All trainable parameters' gradients, those that lie side by side in a bucket
-/// as one. A parameter without a gradient, or with one of its own, ends a run.
+/// All gradients of parameters; those that are adjacent in a bucket form a run.
+/// A parameter without a gradient in the bucket ends a run.
 std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
   DDP_CHECK(
       !reducer.backward.is_open(), "clip_grad_norm: a backward is running");
@@ -70,7 +70,7 @@ std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
     if (!gradient.defined() || parameter.lies_in_slice(gradient)) {
       continue;
     }
-    if (gradient.is_sparse()) { // of a row that came twice, the sum counts
+    if (gradient.is_sparse()) { // the sum of equal rows counts
       gradient = gradient.coalesce();
     }
     runs.push_back(gradient.is_sparse() ? gradient._values() : gradient);
@@ -105,7 +105,7 @@ at::Tensor Reducer::clip_grad_norm(
       total.item<double>());
   const auto factor = (max_norm / (total + 1e-6)).clamp_max(1.);
   if (factor.is_cpu() && factor.item<double>() == 1) {
-    return total; // a pass over the gradients less
+    return total; // saves a pass over the gradients
   }
   for (const auto& run : runs) {
     run.mul_(factor.to(run.device()));

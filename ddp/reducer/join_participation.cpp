@@ -7,12 +7,12 @@
 namespace ddp {
 namespace {
 
-// What it notifies of.
+// The numbers of the calls.
 constexpr int64_t kReductionCall = 0;
 constexpr int64_t kForwardCall = 1;
 constexpr int64_t kEndCall = 2;
 
-/// `step` was announced by this rank, or by those that have inputs.
+/// `step` was reported by this rank, or by the ranks with inputs.
 detail::Participants participants_of(const JoinStep& step, int64_t size) {
   detail::Participants result;
   result.divisor = step.divisor;
@@ -37,8 +37,8 @@ void JoinParticipation::on_finalize(const detail::Reduction& reduction) {
   }
 }
 
-/// Also where no buffers are sent if ranks are to throw early: before a forward
-/// that may communicate itself, as that of `SyncBatchNorm`.
+/// Also notifies without buffers if ranks throw early: the forward may itself
+/// communicate, as that of `SyncBatchNorm` does.
 int64_t JoinParticipation::notify_forward(bool gives_buffers) {
   const bool tells =
       gives_buffers || (throws_early() && at::GradMode::is_enabled());
@@ -46,8 +46,8 @@ int64_t JoinParticipation::notify_forward(bool gives_buffers) {
   return step ? step->last_live : 0;
 }
 
-/// What comes of it is this rank's gradient too, as it is of a rank that used
-/// no parameter.
+/// The mean also becomes this rank's gradient, as on a rank that used no
+/// parameter.
 void JoinParticipation::main_hook(const JoinStep& step) {
   if (step.call == kForwardCall) {
     forward_main_hook(step.last_live);
@@ -55,7 +55,7 @@ void JoinParticipation::main_hook(const JoinStep& step) {
     auto participants = participants_of(step, reducer_.group.size());
     participants.has_inputs = false;
     reducer_.backward.begin_without_inputs(participants);
-  } // else the end has come, by `complete_main_hook`
+  } // else the end, by `complete_main_hook`
 }
 
 void JoinParticipation::complete_main_hook() {

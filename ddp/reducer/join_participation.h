@@ -17,12 +17,12 @@ class JoinParticipation final : public Joinable,
   /// The ranks without inputs take part in the reduction that begins.
   void on_open(detail::Participants& participants) override;
 
-  /// Announces the collectives at the end of a reduction. If Reducers share the
-  /// backward, ranks without inputs delay this end until it is announced.
+  /// Reports the collectives at the end of a reduction. If Reducers share the
+  /// backward, ranks without inputs delay this end until the report.
   void on_finalize(const detail::Reduction& reduction) override;
 
-  /// Returns the rank whose buffers the wrapper's forward gives all ranks, if
-  /// any; ranks without inputs then call `forward_main_hook`.
+  /// Returns the rank whose buffers the wrapper's forward broadcasts, if any;
+  /// ranks without inputs then call `forward_main_hook`.
   int64_t notify_forward(bool gives_buffers);
   std::function<void(int64_t root)> forward_main_hook;
   std::function<void()> after_join;

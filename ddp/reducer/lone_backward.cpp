@@ -15,7 +15,7 @@ LoneBackward::LoneBackward(
       sync_(synchronization),
       observers_(observers),
       looks_always_(looks_always) {
-  current_.of_all = false; // there are no others
+  current_.of_all = false; // no comparison with other ranks
 }
 
 void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
@@ -32,9 +32,9 @@ void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
 }
 
 void LoneBackward::open() {
-  failed_ = true; // unless all this goes well
+  failed_ = true; // unless all of this succeeds
   for (auto& parameter : parameters_) {
-    parameter.arrivals = 0; // where the last one threw
+    parameter.arrivals = 0; // the last backward may have thrown
   }
   observers_.begin(current_);
   observers_.tell(&ReductionObserver::on_backward);
@@ -42,7 +42,7 @@ void LoneBackward::open() {
       name_,
       owner_,
       [this] { finish(); },
-      [this] { failed_ = true; }); // maybe under the lock
+      [this] { failed_ = true; }); // this thread may hold the lock
   open_ = true;
   failed_ = false;
 }

@@ -35,7 +35,7 @@ class LoneBackward final : public GradientListener {
     return !failed_ && has_hooks();
   }
 
-  /// From now on an observer needs every backward.
+  /// Keeps the hooks, since an observer needs every backward.
   void stay() {
     stays_ = true;
   }
@@ -67,7 +67,7 @@ class LoneBackward final : public GradientListener {
   ObserverList& observers_;
   bool looks_always_;
   bool stays_ = false;
-  /// The number of backwards left.
+  /// The number of backwards left to check.
   int to_look_ = kLooks;
   Reduction current_;
   bool open_ = false;

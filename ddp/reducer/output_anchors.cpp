@@ -12,7 +12,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// A copy of a tensor that requires a gradient, and passes none on.
+/// A copy of a tensor that requires a gradient, and propagates none.
 struct RequireGradient : autograd::Function<RequireGradient> {
   static at::Tensor forward(
       autograd::AutogradContext* /*context*/,
@@ -28,7 +28,7 @@ struct RequireGradient : autograd::Function<RequireGradient> {
   }
 };
 
-/// Whether this backward adds to the gradients of such leaves.
+/// Whether this backward accumulates the gradient of a reduced leaf.
 bool accumulates(const std::function<bool(const at::Tensor&)>& is_reduced) {
   const auto* selection = autograd::get_current_graph_task_exec_info();
   return !selection || selection->empty() ||
@@ -75,7 +75,7 @@ void OutputAnchors::attach(
   }
   for (auto* tensor : replaceable_) {
     if (tensor->requires_grad()) {
-      if (tensor->is_leaf()) { // it may outlive this forward, with its hooks
+      if (tensor->is_leaf()) { // a leaf keeps its hooks after this forward
         *tensor = at::alias(*tensor);
       }
       hook(*tensor);

@@ -11,26 +11,26 @@
 
 // How it works (start at `on_gradient` in core/backward_reducer.cpp)
 //
-// LibTorch's autograd accumulates each parameter's gradient of a backward at
-// one place, and calls a hook after it. The hook copies the gradient into its
-// slice of a bucket, scaled by 1/size, makes the slice the gradient, and counts
-// (on a GPU one kernel copies a whole bucket when it is launched). The hook
-// that completes a bucket launches its reduction, which runs beside backward;
-// buckets are launched in order, since the ranks' collectives must match. The
-// first hook of a backward asks the engine for a call at its end: there the
-// Reducer marks the parameters ready whose hook did not run, and waits for the
-// buckets, which have the means in the slices by then.
+// LibTorch's autograd accumulates each parameter's gradient of a backward and
+// then calls a hook. The hook copies the gradient into its slice of a bucket,
+// scaled by 1/size, makes the slice the gradient, and counts it. (On a GPU, one
+// kernel copies a whole bucket when it is launched.) The hook that completes a
+// bucket launches its reduction, which runs concurrently with backward. Buckets
+// are launched in order, since the ranks' collectives must match. The first
+// hook of a backward queues a callback at its end: there the Reducer marks the
+// remaining parameters ready and waits for the buckets, whose slices then hold
+// the means.
 //
-// In the first backward, neither the order of the gradients is known nor how
-// often each arrives. So by default it has one bucket for each dtype and
-// device, launched at the end. Buckets of the wanted sizes, in rank 0's order,
-// follow from the second on.
+// In the first backward, neither the order of the gradients nor the number of
+// their arrivals is known. By default, it therefore has one bucket for each
+// dtype and device, launched at the end. From the second backward on, buckets
+// have the requested sizes, in rank 0's order.
 
 namespace ddp {
 namespace {
 
-/// What decides about layout and values, and so must agree over ranks: a line
-/// for each option.
+/// The options that determine layout and values, and thus must be equal on all
+/// ranks, one on each line.
 std::string describe(const ReducerOptions& options) {
   std::vector<std::string> lines;
   const auto add = [&](const char* name, const auto& value) {
@@ -68,8 +68,8 @@ std::string describe(const ReducerOptions& options) {
   return detail::join_lines(lines);
 }
 
-/// Gives all ranks rank 0's values of parameters and buffers, once they are
-/// known to agree in everything else.
+/// Broadcasts rank 0's parameters and buffers, after a check that everything
+/// else is equal on all ranks.
 void synchronize(
     const detail::TargetState& target,
     const ReducerOptions& options,
@@ -85,8 +85,8 @@ void synchronize(
   broadcast_tensors(state.tensors, group);
 }
 
-/// The state, or this rank's reason for having none, which the others wait to
-/// compare with theirs.
+/// Returns the state. If it throws, the other ranks get the reason, since they
+/// wait to compare their states.
 detail::TargetState state_of(
     const detail::ReducerTarget& target,
     const ReducerOptions& options,
@@ -99,7 +99,7 @@ detail::TargetState state_of(
       try {
         verify_same_model(
             {}, describe(options) + "cannot be reduced: " + text, own_group);
-      } catch (const c10::ValueError&) { // the others say it; this one rethrows
+      } catch (const c10::ValueError&) { // only for the others; rethrows below
       }
     }
     throw;
@@ -125,7 +125,7 @@ std::shared_ptr<ReducerImpl> make_impl(
     impl->attach();
     return impl;
   } catch (const std::exception& error) {
-    // Not to a group that the program goes on with.
+    // Not to the program's group, which stays usable.
     if (&detail::ProcessGroupImpl::of(own_group) !=
         &detail::ProcessGroupImpl::of(group)) {
       detail::report_failure(own_group, detail::error_text(error));
@@ -181,7 +181,7 @@ Reducer::NoSyncGuard Reducer::no_sync() {
   impl().synchronization.begin_no_sync();
   return {impl_.get(), [impl = impl_](void*) {
             impl->synchronization.end_no_sync();
-            // Also on a rank that had no backward.
+            // Also on a rank without a backward.
             impl->backward.unfrozen().record();
           }};
 }

@@ -4,13 +4,13 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/observers/replica_checksums.h>
 
-// What a Reducer tells when it ends.
+// The reports at the end of a Reducer.
 
 namespace ddp {
 namespace {
 
-/// Listens to parameters whose Reducer has ended. Where that had reduced
-/// nothing, the first gradient of one warns.
+/// Listens to parameters whose Reducer has ended. If that Reducer reduced
+/// nothing, the first gradient warns.
 class Orphans final : public detail::GradientListener {
  public:
   Orphans(std::vector<std::string> names, bool is_silent)
@@ -46,7 +46,7 @@ void ReducerImpl::end() {
   compare_replicas();
 }
 
-/// Where it has reduced, a checkpoint will tell whether ranks went on alone.
+/// After a reduction, checkpoints detect whether ranks continue separately.
 void ReducerImpl::report_reduced_nothing() {
   if ((lone_backward && lone_backward->has_looked()) ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
@@ -61,7 +61,7 @@ void ReducerImpl::report_reduced_nothing() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     detail::add_gradient_hook(parameters[i].tensor, orphans, i);
   }
-  // Several ranks compare theirs.
+  // Several ranks compare their parameters instead.
   if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
         "ddp: a Reducer ends without having reduced anything: was each "
@@ -76,8 +76,8 @@ void ReducerImpl::report_reduced_nothing() {
   }
 }
 
-/// At its end, the ranks hold the same parameters where they trained together.
-/// With hooks of their own they may average later.
+/// If ranks trained together, they have the same parameters at the end. With a
+/// communication hook they may average later.
 void ReducerImpl::compare_replicas() {
   const auto& impl = detail::ProcessGroupImpl::of(group);
   if (!observers.compares_replicas || options.comm_hook() ||

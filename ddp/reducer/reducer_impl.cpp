@@ -103,7 +103,7 @@ ReducerImpl::ReducerImpl(
 ReducerImpl::~ReducerImpl() {
   detach();
   if (observers.timeline_file) {
-    observers.timeline_file->write(); // where not all of its steps came
+    observers.timeline_file->write(); // if some of its steps did not run
   }
 }
 
@@ -127,7 +127,7 @@ detail::GradientListener& ReducerImpl::listener() {
                        : backward;
 }
 
-/// Not from a Reducer that still uses it.
+/// Throws if another Reducer still uses the hook.
 void ReducerImpl::claim_hook() {
   auto& hook = reduction.hook();
   const auto* user = static_cast<detail::GradientListener*>(hook.user_);

@@ -7,16 +7,18 @@
 
 #include <algorithm>
 
-// What another run needs to lay the buckets out alike from its first backward.
+// The state with which another run has the same buckets from its first backward
+// on.
 
 namespace ddp {
 
 struct LayoutState {
   std::vector<std::vector<size_t>> orders;
   bool rebuilt = false;
-  /// After how many more reductions; 0 where that was not going to be.
+  /// The number of reductions until the rebuild; 0 if none is pending.
   int64_t rebuild_in = 0;
-  /// Whether they have been measured, and are cut from that (else as Python's).
+  /// Whether the measurement is complete. `counts` is its result, empty for
+  /// Python's buckets.
   bool measured = false;
   std::vector<size_t> counts;
 };
@@ -31,8 +33,8 @@ constexpr const char* kParameters = "parameters";
 constexpr const char* kOrders = "orders";
 constexpr const char* kRebuilt = "rebuilt";
 constexpr const char* kRebuildIn = "rebuild_in";
-constexpr const char* kCounts = "counts"; // only where measured
-constexpr const char* kHook = "comm_hook"; // only where it has a state
+constexpr const char* kCounts = "counts"; // only if measured
+constexpr const char* kHook = "comm_hook"; // only if it has a state
 
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
@@ -60,7 +62,7 @@ IValue entry(const IValue& state, const char* key) {
   return state.toGenericDict().at(key);
 }
 
-/// A parameter in words, by which states are compared.
+/// A parameter as text, by which states are compared.
 std::string describe(
     const std::string& name,
     const std::vector<int64_t>& sizes) {
@@ -96,7 +98,7 @@ void check_same(
   }
 }
 
-/// Of `count` parameters.
+/// Parses the layout of `count` parameters.
 LayoutState parse(const IValue& state, size_t count) {
   LayoutState result;
   std::vector<bool> seen(count);
@@ -201,7 +203,7 @@ void ReducerImpl::lay_out(const LayoutState& state) {
     observers.measured.start();
   }
   if (state.orders.empty()) {
-    return; // a group of one's, which has no buckets
+    return; // the state of a group of one, which has no buckets
   }
   buckets.clear(state.rebuilt || state.measured);
   if (lone_backward) {
@@ -210,7 +212,7 @@ void ReducerImpl::lay_out(const LayoutState& state) {
     }
     return;
   }
-  backward.unfrozen().release(); // the rest is taken in at the next backward
+  backward.unfrozen().release(); // the next backward adopts the rest
   for (auto order : state.orders) {
     const bool first = buckets.orders().empty();
     backward.unfrozen().take(order);

@@ -4,8 +4,6 @@
 
 #include <typeinfo>
 
-// What a Reducer tells of itself.
-
 namespace ddp {
 
 Statistics ReducerImpl::statistics() const {

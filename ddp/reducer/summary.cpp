@@ -41,7 +41,7 @@ std::string type_text(const torch::nn::Module& module) {
   return name;
 }
 
-/// What a module's own parameters come to.
+/// The totals of a module's own parameters.
 struct Totals {
   void add(const Totals& other) {
     numbers += other.numbers;
@@ -53,11 +53,11 @@ struct Totals {
   int64_t bytes = 0;
   int64_t gradient_bytes = 0;
   std::set<int> buckets;
-  /// What is special about some of them.
+  /// The special properties of some parameters.
   std::set<std::string> notes;
 };
 
-/// What the Reducer does with parameters, each once.
+/// Counts each parameter once, with its bucket.
 class ModuleTotals {
  public:
   explicit ModuleTotals(const Reducer& reducer) {
@@ -109,7 +109,7 @@ class ModuleTotals {
     }
   }
 
-  /// By parameter; 0: none.
+  /// The number of each parameter's bucket; 0: none.
   std::map<const c10::TensorImpl*, size_t> buckets_;
   std::set<const c10::TensorImpl*> seen_;
 };

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Connects a socket that does not block; `errno` says why it could not. Left
-/// to itself the kernel tries for two minutes where a firewall drops packets.
+/// Connects a non-blocking socket; on failure, `errno` has the reason. The
+/// kernel alone would try for two minutes if a firewall drops packets.
 bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
   if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
     return true;
@@ -157,7 +157,7 @@ int64_t port_of(int descriptor) {
   sockaddr_storage own{};
   socklen_t length = sizeof(own);
   getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length);
-  // The port is at the same place in both families.
+  // The port has the same offset in both families.
   return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
 }
 

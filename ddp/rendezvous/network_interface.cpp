@@ -20,15 +20,15 @@ namespace {
 
 struct Interface {
   bool up = false;
-  /// Empty where other hosts could not use any that it has.
+  /// Empty if other hosts cannot use any of its addresses.
   std::string address;
   bool ipv4 = false;
 };
 
 using Interfaces = std::map<std::string, Interface>;
 
-/// Whether an address means the same to other hosts. Link-local ones depend on
-/// the interface that they are used with.
+/// Whether an address has the same meaning on other hosts. The meaning of a
+/// link-local address depends on the interface.
 bool usable(const sockaddr* address) {
   if (address->sa_family == AF_INET6) {
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
@@ -54,7 +54,7 @@ Interfaces list_interfaces() {
   const auto list = entries();
   for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
     auto& interface = found[entry->ifa_name];
-    // NCCL passes over an interface that is up without a carrier.
+    // NCCL skips an interface that is up without a carrier.
     interface.up =
         (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
     if (entry->ifa_addr && usable(entry->ifa_addr)) {
@@ -68,7 +68,7 @@ Interfaces list_interfaces() {
   return found;
 }
 
-/// Empty where the interface can be used.
+/// Empty if the interface can be used.
 const char* fault_of(const Interface& interface) {
   return !interface.up            ? "is down"
       : interface.address.empty() ? "has no address"
@@ -87,8 +87,8 @@ std::string describe(const Interfaces& interfaces) {
   return text.str();
 }
 
-/// Whether rank 0's store can leave out the host's other interfaces: others
-/// look for it at MASTER_ADDR only.
+/// Whether rank 0's store may listen on this interface alone, because others
+/// connect to it only at MASTER_ADDR.
 bool listens_there(
     const std::string& address,
     const LaunchEnvironment& environment,
@@ -138,8 +138,8 @@ void use_interface(
     return;
   }
   const auto address = interface_address(interface);
-  // NCCL knows no other way, and reads it once in a process. Without "=" it
-  // takes eth1 for eth10 as well.
+  // NCCL has no other setting, and reads this one once in a process. Without
+  // "=", eth1 would also match eth10.
   if (c10::utils::get_env("NCCL_SOCKET_IFNAME").value_or("").empty()) {
     c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
   }

@@ -25,7 +25,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 
 namespace {
 
-/// What differs, by name and by ranks; empty where nothing does.
+/// The differences, by name and by ranks; empty if there are none.
 std::string differences(
     const std::vector<RankInfo>& ranks,
     std::map<std::string, std::string> RankInfo::*options,

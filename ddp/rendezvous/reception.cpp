@@ -93,7 +93,7 @@ void Reception::await_readers() const {
   }
   try {
     room_->wait(readers, std::chrono::seconds(2));
-  } catch (const std::exception&) { // they say themselves what they lack
+  } catch (const std::exception&) { // those ranks report the error
   }
 }
 

@@ -38,8 +38,8 @@ class Reception {
   /// Receives more ranks if `size` is larger than before.
   void extend(int64_t size);
 
-  /// Returns whether rank `r` has newly arrived. A process without a place has
-  /// the rank `size`.
+  /// Returns whether rank `r` has newly arrived. A process that cannot take
+  /// part has the rank `size`.
   bool comes(int64_t r);
 
   /// Sends the attempt's name to further processes that claim the rank of an
@@ -55,8 +55,8 @@ class Reception {
   /// Sends the result to all ranks that have arrived or will arrive.
   void say(const nlohmann::json& reply) const;
 
-  /// Waits a moment for the ranks that have arrived to read the result: after
-  /// an error, the store ends with this process.
+  /// Waits briefly until the ranks that have arrived have read the result:
+  /// after an error, the store ends with this process.
   void await_readers() const;
 
  private:

@@ -22,20 +22,20 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 // Two store requests cost about 30 us each; this keeps rank 0's polling below
 // a percent of a core while it waits.
 constexpr auto kLongestBackoff = std::chrono::milliseconds(10);
-// For the others to come, where they are to hear of a fault.
+// The time for others to arrive and receive the report of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
-// For those that may be no one's: only the larger of two worlds has them, or
-// they have come under another's number.
+// The time for ranks that may not exist: only the larger of two worlds has
+// them, or their processes have the rank of another process.
 constexpr auto kDoubtfulTime = std::chrono::milliseconds(500);
 constexpr int64_t kMostAwaited = 1024;
-// For rank 0's answer, before a rank looks for a group that has formed.
+// The time for rank 0's answer, before a rank looks for a formed group.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
-// How often rank 0 looks for other processes that have the rank of one that has
-// come; for the store's sake less often where there are many.
+// The interval in which rank 0 looks for other processes with the rank of one
+// that has arrived; longer for many ranks, to limit the load on the store.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 constexpr auto kLookIntervalPerRank = std::chrono::milliseconds(1);
 
-/// One rank's side of the meeting; see the header for the protocol.
+/// One rank's part in the rendezvous; see the header for the protocol.
 class RendezvousAttempt {
  public:
   RendezvousAttempt(
@@ -116,7 +116,7 @@ class RendezvousAttempt {
     if (!wait(lobby_, answer)) {
       fail({0});
     }
-    await_rank_0_.reset(); // it tells of those that it waits for
+    await_rank_0_.reset(); // rank 0 reports the missing ranks
     enter(lobby_->get_to_str(answer));
     auto member = json_of(self);
     member["world_size"] = size_;
@@ -142,14 +142,14 @@ class RendezvousAttempt {
   }
 
  private:
-  /// The lobby's key for the size of the group that rank 0 has formed; it may
-  /// form more.
+  /// The lobby's key for the size of the group that rank 0 has formed; rank 0
+  /// may form several groups.
   static std::string formed(const RankInfo& self) {
     return "formed/" + std::to_string(self.groups);
   }
 
-  /// Rank 0's own (of two one cannot serve the store), or what another rank
-  /// says of its own; mostly empty.
+  /// The rank of two processes; usually empty. Other ranks report themselves.
+  /// If rank 0 serves the store, a second rank 0 cannot, and fails.
   std::string rank_that_came_twice() const {
     if (room_->check({detail::kTwiceKey})) {
       return room_->get_to_str(detail::kTwiceKey);
@@ -185,8 +185,9 @@ class RendezvousAttempt {
             where_));
   }
 
-  /// Tells the ranks that have come, and those that come until they are `all`;
-  /// not for long once those below `smaller` are there.
+  /// Reports a fault to the ranks that have arrived, and to those that arrive
+  /// until there are `all`; waits only briefly once those below `smaller` have
+  /// arrived.
   [[noreturn]] void reject(
       const std::string& fault,
       detail::Reception& reception,
@@ -210,7 +211,7 @@ class RendezvousAttempt {
     DDP_THROW(ValueError, fault);
   }
 
-  /// Tells the ranks that came who did not.
+  /// Reports the missing ranks to those that have arrived.
   [[noreturn]] void dismiss(const detail::Reception& reception) const {
     const auto missing = reception.absent(size_);
     reception.say({{"missing", missing}});
@@ -223,8 +224,8 @@ class RendezvousAttempt {
     room_ = c10::make_intrusive<c10d::PrefixStore>(attempt, lobby_);
   }
 
-  /// Waits a moment. Throws where rank 0 has formed a group without this rank,
-  /// which is then told another world, or a number that another process has.
+  /// Waits briefly. Throws if rank 0 has formed a group without this rank,
+  /// which then has another WORLD_SIZE, or the rank of another process.
   void await_answer(const std::string& key, const std::string& formed) const {
     const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
     const bool answered = detail::poll_until(
@@ -237,8 +238,8 @@ class RendezvousAttempt {
     DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
   }
 
-  /// Throws, and has rank 0 tell all, where another process has joined with
-  /// this one's rank.
+  /// Throws, and reports to rank 0, if another process has joined with this
+  /// process's rank.
   void check_is_only(const std::string& member) const {
     const std::vector<uint8_t> own(member.begin(), member.end());
     if (room_->compareSet(detail::joined_key(rank_), {}, own) != own) {
@@ -274,7 +275,7 @@ class RendezvousAttempt {
         where_);
   }
 
-  /// Who has not joined, as far as this rank can still ask.
+  /// The ranks that have not joined, if the store still answers.
   std::vector<int64_t> absent() const {
     std::vector<int64_t> ranks;
     try {
@@ -284,7 +285,7 @@ class RendezvousAttempt {
         }
       }
     } catch (const std::exception&) {
-      return {0}; // the store went with rank 0
+      return {0}; // the store ended with rank 0
     }
     return ranks;
   }
@@ -322,7 +323,7 @@ class RendezvousAttempt {
   Clock::time_point deadline_;
   std::string where_;
   std::string who_;
-  bool serves_; // the store is this process's
+  bool serves_; // whether this process serves the store
   std::optional<detail::WaitWarning> await_rank_0_;
   StorePtr lobby_; // keys of every attempt
   std::string attempt_;
@@ -348,7 +349,7 @@ RendezvousResult rendezvous(
       try {
         return attempt.join(self);
       } catch (const c10::DistError&) {
-        // Unless it was that of the group before, which rank 0 has just left.
+        // Unless the store was the previous group's, which rank 0 has left.
         if (self.groups == 0 || attempt.has_entered() ||
             Clock::now() >= deadline) {
           throw;
@@ -357,7 +358,7 @@ RendezvousResult rendezvous(
     }
   };
   if (environment.rank == 0 && !environment.launcher_hosts_store) {
-    return run(); // this process answers
+    return run(); // this process serves the store
   }
   return detail::answered_within(timeout + kFaultTime, run);
 }

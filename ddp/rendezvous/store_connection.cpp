@@ -20,12 +20,12 @@ using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr auto kRetryInterval = milliseconds(100);
-// For a program that takes connections and does not answer.
+// For a program that accepts connections but does not answer.
 constexpr auto kAnswerTime = milliseconds(3000);
-// By this key the store of this very job is known among others.
+// The key by which the store of this job is recognized.
 constexpr const char* kHere = "here";
 
-/// A listening socket for rank 0, where it matters which; the store's own
+/// A listening socket for rank 0, or none for the store's own socket, which
 /// listens on all interfaces.
 std::optional<int> listener(
     const LaunchEnvironment& environment,
@@ -35,8 +35,8 @@ std::optional<int> listener(
   if (chosen && adopt_listener(*chosen, port)) {
     return chosen;
   }
-  // A host's own name may resolve to a loopback address as well, but to another
-  // on others.
+  // Not for a host's own name, even if it resolves to a loopback address: other
+  // hosts resolve it to another address.
   if (means_this_host(environment.master_addr)) {
     return listen_at(address, port);
   }
@@ -50,7 +50,7 @@ StorePtr serve(
     const std::string& address,
     milliseconds timeout) {
   const NoDnsGuard no_dns_guard(address);
-  // The server's thread then gets an error where a client has ended.
+  // The server's thread then gets an error if a client has ended.
   const SignalsBlocked blocked({SIGPIPE});
   c10d::TCPStoreOptions options;
   options.isServer = true;
@@ -95,7 +95,7 @@ StorePtr open_if_ours(
   }
 }
 
-/// The same in bounded time: a client of the store waits without end for the
+/// As above, in bounded time: a client of the store waits indefinitely for the
 /// first answer.
 StorePtr try_port(
     const LaunchEnvironment& environment,
@@ -141,10 +141,10 @@ StorePtr connect(
   if (environment.port_count > 1) {
     return search(environment, address, timeout);
   }
-  // The store's own attempts go on for twice the timeout, and noisily.
+  // The store's own attempts take twice the timeout and print warnings.
   const auto port = environment.master_port;
   wait_for_listener(address, port, timeout);
-  // It waits without end for the first answer.
+  // The client waits indefinitely for the first answer.
   auto store = run_detached([=] { return join(address, port, timeout); });
   DDP_CHECK_WITH(
       DistNetworkError,
@@ -153,7 +153,7 @@ StorePtr connect(
   return store.get();
 }
 
-/// Where the store is, for messages.
+/// The store's address, for messages.
 std::string place(
     const LaunchEnvironment& environment,
     const std::string& address) {

@@ -22,7 +22,7 @@ constexpr auto kRound = std::chrono::milliseconds(2000);
 constexpr auto kStoreLook = std::chrono::milliseconds(10);
 constexpr const char* kAnyAddress = "0.0.0.0";
 
-/// A bad choice of interface is told when all have met.
+/// An unusable interface is reported later, in the rendezvous.
 std::vector<std::string> addresses_of(const std::string& interface) {
   try {
     return interface.empty()
@@ -33,7 +33,8 @@ std::vector<std::string> addresses_of(const std::string& interface) {
   }
 }
 
-/// Rank 0's part: which of its addresses the others reach, only they can tell.
+/// Rank 0's part: it sends all its addresses, since it cannot know which of
+/// them the others reach.
 json listen(LaunchEnvironment& environment, bool one_host) {
   auto addresses = addresses_of(environment.interface);
   if (one_host || addresses.empty()) {
@@ -53,8 +54,8 @@ json listen(LaunchEnvironment& environment, bool one_host) {
       {"job", random_name()}};
 }
 
-/// Networks of containers have the same addresses on many hosts: one that is
-/// this host's as well is not the way to another.
+/// Container networks have the same addresses on many hosts: an address that
+/// this host also has does not lead to another host.
 std::vector<std::string> foreign(std::vector<std::string> addresses) {
   for (const auto& own : own_addresses()) {
     addresses.erase(
@@ -63,9 +64,8 @@ std::vector<std::string> foreign(std::vector<std::string> addresses) {
   return addresses;
 }
 
-/// The first of `addresses`, all of one host, at which something accepts
-/// connections. Tries all at once, again and again; empty where `timeout`
-/// passes.
+/// The first of `addresses`, all of one host, that accepts connections. Tries
+/// all at the same time, repeatedly; returns "" after `timeout`.
 std::string first_reachable(
     const std::vector<std::string>& addresses,
     int64_t port,
@@ -135,7 +135,7 @@ void choose_store_endpoint(
     environment.master_port = place.at("port");
     environment.master_addr = address_of(place, environment, timeout);
   }
-  // Another job's store may be at the same port of a host we took for rank 0's.
+  // The address may lead to another host, and to another job's store there.
   environment.attempt = "ddp/" + place.at("job").get<std::string>();
 }
 

@@ -10,14 +10,14 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-/// Noted before `main`, which may go elsewhere.
+/// Read before `main`, which may change the folder.
 // NOLINTNEXTLINE(cert-err58-cpp): it does not throw
 const std::string folder_at_start = [] {
   std::error_code error;
   return std::filesystem::current_path(error).string();
 }();
 
-/// What the kernel passed to the program, as it is in memory now.
+/// The arguments that the kernel passed, as they are in memory now.
 Texts kernel_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   Texts result;
@@ -36,7 +36,7 @@ Texts program_arguments(int argc, char** argv) {
   for (const auto& argument : given) {
     const auto found = std::find(left.begin(), left.end(), argument);
     if (found == left.end()) {
-      return given; // the program's own
+      return given; // not from the kernel
     }
     left.erase(found);
   }

@@ -30,11 +30,11 @@
 namespace ddp {
 namespace {
 
-/// In a worker process "<call> <parent> <descriptor>": for which of the
-/// program's calls it was started, by which process, and where it reports.
+/// In a worker process, "<call> <parent> <descriptor>": the number of the call
+/// for which it was started, the process that started it, and its report file.
 constexpr const char* kVariable = "DDP_SPAWN";
 
-// Of the process: which call a call is, and whether one is under way.
+// Per process: the number of calls so far, and whether one is running.
 std::atomic<int64_t> calls{0};
 std::atomic<bool> under_way{false};
 
@@ -43,8 +43,8 @@ struct Assignment {
   int descriptor = -1;
 };
 
-/// What this process was started for. A program that a worker starts inherits
-/// the variable, and is not meant.
+/// The call for which this process was started. A program that a worker starts
+/// inherits the variable, but must ignore it.
 std::optional<Assignment> assignment() {
   const char* text = std::getenv(kVariable);
   Assignment result;
@@ -66,9 +66,9 @@ void flush_output() {
   std::fflush(stderr);
 }
 
-/// From here on the first process knows of this one's failures.
+/// From now on, the parent process gets reports of this process's failures.
 void report_to_parent(int descriptor) {
-  unsetenv(kVariable); // not for the programs that this one starts
+  unsetenv(kVariable); // not for programs that this one starts
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   DDP_CHECK(
       write(descriptor, "\n", 1) == 1,
@@ -88,12 +88,13 @@ void report_to_parent(int descriptor) {
   } catch (...) {
     detail::report_exception();
     flush_output();
-    _exit(1); // nothing that waits for other ranks shall keep it
+    _exit(1); // no destructor may wait for other ranks
   }
   std::exit(0);
 }
 
-/// Several processes that a launcher has started would each start their own.
+/// Throws if a launcher has started several processes: each would start
+/// separate workers.
 void check_launch() {
   const auto source = detail::find_launch_source(
       ProcessGroupOptions(), process_environment(), nullptr);
@@ -112,7 +113,7 @@ void check_launch() {
           : source->launcher);
 }
 
-/// Where the workers meet, at a socket that listened before there were any.
+/// Serves the workers' store, at a socket that listened before they started.
 c10::intrusive_ptr<c10d::TCPStore> serve_store(int listener, int64_t port) {
   const detail::NoDnsGuard no_dns_guard(detail::kLoopback);
   c10d::TCPStoreOptions options;
@@ -148,7 +149,7 @@ void start(
     place.master_port = static_cast<int>(port);
     job.extra = {{kVariable, c10::str(call, " ", getpid(), " ", report.get())}};
     WorkerPlan plan;
-    plan.program = "/proc/self/exe"; // also where its file is gone
+    plan.program = "/proc/self/exe"; // even if its file is deleted
     plan.arguments = arguments;
     plan.environment = worker_environment(rank_variables(job, place), environ);
     plan.folder = detail::start_folder();
@@ -159,7 +160,7 @@ void start(
   }
 }
 
-/// Runs the workers. Returns the signal that this process has to end by, or 0.
+/// Runs the workers. Returns the signal by which this process must end, or 0.
 int run(
     const std::vector<std::string>& arguments,
     int64_t call,

@@ -17,13 +17,13 @@
 namespace ddp::detail {
 namespace {
 
-// A handler reaches no more than what is global.
+// A handler can use only global data.
 std::atomic<int> pipe_end{-1};
 
 void on_signal(int number, siginfo_t* info, void* /*context*/) {
   const int error = errno;
   const int signal = info->si_code > 0 ? -number : number;
-  // Should the pipe be full, there are signals enough in it.
+  // If the pipe is full, it has enough signals.
   [[maybe_unused]] const auto size = write(pipe_end, &signal, sizeof(signal));
   errno = error;
 }
@@ -31,11 +31,11 @@ void on_signal(int number, siginfo_t* info, void* /*context*/) {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Where no descriptor tells of a process's end.
+// The polling interval if no descriptor reports a process's end.
 constexpr milliseconds kLookTime(20);
 constexpr milliseconds kLongestWait = std::chrono::hours(1);
-// Beyond what `waitpid` tells: it has not reached its call, or somebody else
-// has waited for it.
+// Not from `waitpid`: the process has not reached its call, or other code has
+// waited for it.
 constexpr int kBeforeItsCall = 1 << 16;
 constexpr int kNotKnown = -1;
 
@@ -53,7 +53,7 @@ bool came_to_its_call(const FileDescriptor& report) {
   return pread(report.get(), &first, 1, 0) == 1 && first == '\n';
 }
 
-/// Why the program could not be executed again; 0 where it was.
+/// Why the program could not be executed again; 0 if it was.
 int exec_error(const FileDescriptor& report) {
   int words[2] = {};
   const auto size = pread(report.get(), words, sizeof(words), 0);
@@ -139,7 +139,7 @@ FileDescriptor make_report_file() {
   const FileDescriptor file(check_call(
       memfd_create("ddp-report", MFD_CLOEXEC),
       "cannot create a report's file"));
-  // Not where a program that began without standard streams has none.
+  // Not at 0 to 2, which may be free if the program has no standard streams.
   return FileDescriptor(check_call(
       fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot create a report's file"));
 }
@@ -197,7 +197,7 @@ void SpawnedWorkers::send(const Supervisor::Signals& signals) const {
   }
 }
 
-/// Until something may have happened, or it is time to do something.
+/// Sleeps until a signal, the end of a process, or the deadline.
 void SpawnedWorkers::sleep() const {
   std::vector<pollfd> ready{{signals_.descriptor(), POLLIN, 0}};
   auto patience = kLongestWait;
@@ -221,7 +221,7 @@ void SpawnedWorkers::take_signals() {
     if (ends_program(number)) {
       passed = supervisor_.asked_to_end(number, steady_clock::now());
     }
-    if (signal < 0) { // they have that already
+    if (signal < 0) { // they already have this signal
       passed.erase(
           std::remove(passed.begin(), passed.end(), number), passed.end());
     }

@@ -13,10 +13,10 @@
 namespace ddp::detail {
 namespace {
 
-constexpr mode_t kNewFileMode = 0666; // less the process's umask
-constexpr int kMaxLinks = 40; // the kernel's own limit
+constexpr mode_t kNewFileMode = 0666; // minus the process's umask
+constexpr int kMaxLinks = 40; // the kernel's limit
 
-// The rename has to replace what a link points at, not the link.
+// The rename must replace the target of a link, not the link.
 std::filesystem::path follow_links(std::filesystem::path path) {
   std::error_code error;
   for (int i = 0; i < kMaxLinks; ++i) {
@@ -40,7 +40,7 @@ std::string link_to(int descriptor) {
   return "/proc/self/fd/" + std::to_string(descriptor);
 }
 
-// Writes all or returns false with errno set.
+// Writes all bytes, or returns false with errno set.
 bool write_bytes(int descriptor, const char* data, size_t bytes, off_t offset) {
   while (bytes > 0) {
     const auto written = ::pwrite(descriptor, data, bytes, offset);
@@ -106,7 +106,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::open_unnamed() {
   FileDescriptor file(
       ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode));
-  // Without /proc the file could not be given a name in the end.
+  // Without /proc, the file could not get a name later.
   if (file && ::access(link_to(file.get()).c_str(), F_OK) == 0) {
     descriptor_ = std::move(file);
   }
@@ -165,7 +165,8 @@ void AtomicFile::keep_permissions() {
   }
 }
 
-// linkat cannot replace a file, so the new one needs a name to be renamed from.
+// linkat cannot replace a file, so the new file gets a name and is then
+// renamed.
 void AtomicFile::give_name() {
   int result = 0;
   do {
@@ -183,7 +184,7 @@ void AtomicFile::give_name() {
   }
 }
 
-// The content is safe by now, but not yet the name.
+// The contents are on the disk, but not yet the name.
 void AtomicFile::sync_folder() {
   const FileDescriptor folder(
       ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -193,7 +194,7 @@ void AtomicFile::sync_folder() {
   if (!folder) {
     fail("opening its folder to flush it to the disk");
   }
-  // Not every file system can.
+  // Some file systems do not support this.
   if (::fsync(folder.get()) != 0 && errno != EINVAL) {
     fail("flushing its folder to the disk");
   }

@@ -4,12 +4,12 @@
 
 namespace ddp::detail {
 
-// A c10::Dict doubles its slots until no key is further from its place than
-// their number has bits.
+// A c10::Dict doubles its slots until no key is further from its place than the
+// number of bits of a slot's index.
 uint64_t dict_slots(const std::vector<c10::IValue>& keys) {
-  constexpr uint64_t kGoldenRatio = 11400714819323198485U; // as there
+  constexpr uint64_t kGoldenRatio = 11400714819323198485U; // as in c10::Dict
   constexpr int kMinBits = 2;
-  constexpr int kMaxBits = 40; // no memory has so many
+  constexpr int kMaxBits = 40; // more than any memory
   std::vector<uint64_t> places;
   for (const auto& key : keys) {
     places.push_back(kGoldenRatio * c10::detail::DictKeyHash()(key));

@@ -11,7 +11,7 @@
 namespace ddp::detail {
 namespace {
 
-/// A thread that has ended its task and waits for another.
+/// A thread that has completed its task and waits for another.
 struct IdleThread {
   std::condition_variable woken;
   std::function<void()> task;
@@ -23,7 +23,7 @@ struct IdleThreads {
   IdleThread* first = nullptr;
 };
 
-/// They live as long as the process. A child of fork has none.
+/// The threads exist until the process ends. A child of fork has none.
 IdleThreads& idle_threads() {
   static auto& threads = []() -> IdleThreads& {
     auto& made = *new IdleThreads;
@@ -34,7 +34,7 @@ IdleThreads& idle_threads() {
 }
 
 void run_tasks(std::function<void()> task) {
-  c10::setThreadName("ddp_detached"); // not that of who started it
+  c10::setThreadName("ddp_detached"); // not the starting thread's name
   auto& idle = idle_threads();
   IdleThread own;
   while (true) {

@@ -12,9 +12,9 @@
 namespace ddp::detail {
 namespace {
 
-constexpr int kError = 2; // as glog numbers severities
+constexpr int kError = 2; // the severity in glog
 
-/// Of c10's log, while anybody looks up names.
+/// The state of c10's log while any thread looks up names.
 struct Nesting {
   std::mutex mutex;
   int users = 0;

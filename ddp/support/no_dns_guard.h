@@ -4,11 +4,11 @@
 
 namespace ddp::detail {
 
-/// While it lives, this thread asks no name server, and the process does not
+/// While it exists, this thread asks no name server, and the process does not
 /// warn about names that it does not find. LibTorch looks up the name of each
-/// address to which its store connects, for messages: a server that is mute, or
-/// that many ranks ask at once, would delay each of them by seconds. Does
-/// nothing if `host`, to which the store connects, is itself a name.
+/// address to which its store connects, for messages: a server that does not
+/// answer, or that many ranks ask at once, would delay each rank by seconds.
+/// Does nothing if `host`, to which the store connects, is itself a name.
 class NoDnsGuard {
  public:
   explicit NoDnsGuard(const std::string& host);

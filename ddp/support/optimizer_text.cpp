@@ -13,7 +13,7 @@ std::string describe(const torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     try {
       text += c10::str(std::exchange(joint, ", "), group.options().get_lr());
-    } catch (const std::exception&) { // its options have none
+    } catch (const std::exception&) { // its options have no learning rate
     }
   }
   return text;

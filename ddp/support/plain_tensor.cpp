@@ -6,7 +6,7 @@
 namespace ddp::detail {
 namespace {
 
-// Of tensors whose memory is another tensor's, or none.
+// The keys of tensors that wrap another tensor, or have no memory.
 constexpr c10::DispatchKeySet kWrappers{
     c10::DispatchKey::Python,
     c10::DispatchKey::FuncTorchBatched,

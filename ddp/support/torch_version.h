@@ -3,13 +3,13 @@
 #include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-/// What differs between the versions of LibTorch that README.md lists. No other
-/// file asks for the version.
+/// The differences between the versions of LibTorch that README.md lists. No
+/// other file depends on the version.
 namespace ddp::detail {
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 10
-/// A base for backends that override `setGroupUid`, which LibTorch 2.9 lets
-/// nobody override: c10d sets the name of the outer backend alone there.
+/// A base for backends that override `setGroupUid`, which cannot be overridden
+/// in LibTorch 2.9: there, c10d sets only the name of the outer backend.
 class Backend : public c10d::Backend {
  public:
   using c10d::Backend::Backend;

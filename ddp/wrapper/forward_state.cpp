@@ -26,7 +26,7 @@ ForwardState::ForwardState(
   const auto on_device = [this](const at::Tensor& parameter) {
     return parameter.device() == group_.device();
   };
-  first_parameter_ = parameters.front(); // the Reducer needs one too
+  first_parameter_ = parameters.front(); // the Reducer also requires one
   if (options.move_inputs() &&
       std::all_of(parameters.begin(), parameters.end(), on_device)) {
     input_device_ = group_.device();
@@ -54,8 +54,8 @@ void ForwardState::begin() {
   }
 }
 
-// Also after an exception, where Python leaves it as it was: so the ranks agree
-// on the next broadcast where only some of them threw.
+// Also after an exception, unlike in Python: ranks then agree on the next
+// broadcast even if only some of them threw.
 void ForwardState::end() noexcept {
   sync_next_ = gradients_will_follow();
   ReducerImpl::of(reducer_).observers.recorder.forward_ended();

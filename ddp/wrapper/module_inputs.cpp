@@ -12,7 +12,7 @@ namespace ddp::detail {
 
 void MoveTo::operator()(at::Tensor& tensor) const {
   if (tensor.defined() && tensor.device() != device) {
-    // The host does not wait for a copy that it will not read itself.
+    // The host need not wait for a copy that it does not read.
     const bool non_blocking = !device.is_cpu();
     tensor = tensor.to(device, non_blocking);
   }

@@ -38,7 +38,8 @@ std::string device_mistake(
   return "";
 }
 
-/// The output for `share`; where there is none, `failure` says why.
+/// Returns the output for `share`; if there is none, sets `failure` to the
+/// reason.
 at::Tensor run(
     const ShareForward& forward,
     const at::Tensor& share,
@@ -78,8 +79,8 @@ at::Tensor parallel_forward(
   }
   const auto share = scatter_rows(input, group, options.root(), before);
   at::Tensor output;
-  // Rank 0 has the longest share: without a row there, the result still has the
-  // shape that the module gives it.
+  // Rank 0 has the longest share. If it is empty, the result still gets the
+  // shape of the module's output.
   if (group.rank() == 0 || share.size(0) > 0) {
     output = run(forward, share, status.failure);
   }

@@ -20,9 +20,9 @@ namespace {
 
 using Counts = std::vector<int64_t>; // of rows, by rank
 
-/// Returns the contents of all ranks, by rank. Throws the same words on all:
-/// `c10::ValueError` where the calls differ or ranks made a mistake, otherwise
-/// `c10::Error` where ranks failed. Collective.
+/// Returns the contents of all ranks, by rank. Throws the same text on all:
+/// `c10::ValueError` if the calls differ or ranks made a mistake, otherwise
+/// `c10::Error` if ranks failed. Collective.
 std::vector<std::string> exchange_statuses(
     const RankStatus& status,
     const ProcessGroup& group) {
@@ -47,10 +47,10 @@ std::vector<std::string> exchange_statuses(
   return texts['c'];
 }
 
-/// What ranks know of each other's tensors.
+/// The properties of a tensor that ranks exchange.
 struct Form {
   at::ScalarType dtype = at::ScalarType::Undefined;
-  std::vector<int64_t> sizes; // none: undefined
+  std::vector<int64_t> sizes; // empty: undefined
 };
 
 std::string text_of_form(const at::Tensor& tensor) {
@@ -67,7 +67,7 @@ Form form_from_text(const std::string& text) {
   return {static_cast<at::ScalarType>(dtype), sizes};
 }
 
-/// "Float [*, 64]": what has to be alike to be joined.
+/// "Float [*, 64]": the properties that must be equal in a join.
 std::string describe_row(const Form& form) {
   std::ostringstream text;
   text << form.dtype << " [*";
@@ -84,14 +84,14 @@ at::Tensor empty_rows(const Form& form, int64_t rows, c10::Device device) {
   return at::empty(sizes, at::dtype(form.dtype).device(device));
 }
 
-/// The same memory, rows in dimension 0. Backends know a few dtypes only, but
-/// all know bytes.
+/// The same memory, rows in dimension 0. All backends support bytes, but not
+/// all dtypes.
 at::Tensor bytes_of(const at::Tensor& rows) {
   return rows.unsqueeze(-1).view(at::kByte);
 }
 
-/// The tensor as it is sent. Where it cannot be sent `status` says why: nothing
-/// may fail any more once the others have heard that all is well.
+/// Returns the tensor to send, or sets `status` to the reason against sending
+/// it: nothing may fail after the other ranks have got the status.
 at::Tensor make_ready(
     const at::Tensor& tensor,
     c10::Device device,
@@ -132,7 +132,7 @@ at::Tensor make_ready(
   }
 }
 
-/// How many of `rows` each rank gets.
+/// The number of `rows` for each rank.
 Counts split(int64_t rows, int64_t size) {
   Counts counts(size, rows / size);
   for (int64_t r = 0; r < rows % size; ++r) {
@@ -145,7 +145,7 @@ int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-/// The form of the shares, and their rows.
+/// The form of the shares, and their numbers of rows.
 std::pair<Form, Counts> join(
     const std::vector<std::string>& texts,
     const char* noun,

@@ -17,8 +17,8 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
  public:
   enum class Part { kTrain, kTest };
 
-  /// Images to train with are shifted and mirrored at random. Throws
-  /// `c10::Error` naming the file that is missing or incomplete.
+  /// Training images are shifted and mirrored at random. Throws `c10::Error`
+  /// with the name of a file that is missing or incomplete.
   Cifar10(const std::string& folder, Part part)
       : augments_(part == Part::kTrain),
         epoch_(std::make_shared<std::atomic<int64_t>>(0)) {
@@ -35,13 +35,13 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
     images_ = all.slice(1, 1).contiguous().view({-1, 3, kSide, kSide});
   }
 
-  /// Says which epoch begins, to all copies.
+  /// Sets the epoch of all copies.
   void set_epoch(int64_t epoch) {
     *epoch_ = epoch;
   }
 
-  /// An image, float [3, 32, 32] from -1 to 1, and its label, int64 []. What is
-  /// random depends on epoch and index alone, not on ranks or workers.
+  /// An image, float [3, 32, 32] from -1 to 1, and its label, int64 []. The
+  /// random changes depend only on epoch and index, not on ranks or workers.
   torch::data::Example<> get(size_t index) override {
     const auto i = static_cast<int64_t>(index);
     auto image = images_[i];

@@ -28,11 +28,11 @@ struct Arguments {
   int64_t batch_size = 64; // of a rank
   double learning_rate = 0.01;
   int64_t workers = 4;
-  int64_t world_size = 0; // processes to start; 0: none, it is one
+  int64_t world_size = 0; // processes to start; 0: run as one
 };
 
-/// Of a batch the sum of losses, the number of right guesses and of images. On
-/// the device, so that adding to them waits for nothing.
+/// The sum of losses, the number of right guesses and the number of images of a
+/// batch, on the device, so that additions do not wait.
 torch::Tensor sums_of(
     const torch::Tensor& loss,
     const torch::Tensor& guess,
@@ -43,7 +43,7 @@ torch::Tensor sums_of(
        torch::full_like(loss, target.size(0))});
 }
 
-/// Over all test images, each seen by one rank.
+/// The sums over all test images, each seen by one rank.
 template <typename Loader>
 torch::Tensor evaluate(
     ResNet& net,
@@ -67,7 +67,7 @@ std::string text_of(const torch::Tensor& sums) {
       "loss ", at(0) / at(2), ", ", at(1), " of ", at(2), " images right");
 }
 
-/// What an epoch, which ended with `step`, had to train and to test with.
+/// Adds the training and test results of the epoch that ended with `step`.
 void add_epoch(
     EventFile& events,
     int64_t step,
@@ -90,7 +90,7 @@ void train(const Arguments& arguments) {
   Cifar10 test_set(arguments.data, Cifar10::Part::kTest);
   const auto options = ddp::DataLoaderOptions(arguments.batch_size)
                            .workers(arguments.workers)
-                           .device(group.device()); // by way of pinned memory
+                           .device(group.device()); // through pinned memory
   const auto loader = ddp::make_data_loader(
       train_set.map(torch::data::transforms::Stack<>()),
       ddp::DistributedSampler(*train_set.size(), group),
@@ -120,11 +120,11 @@ void train(const Arguments& arguments) {
   if (checkpoints.load()) {
     ddp::print(group, "resumes from step ", step);
     if (group.rank() > 0) {
-      sums.zero_(); // those of all ranks, which rank 0 has
+      sums.zero_(); // rank 0 has the sums of all ranks
     }
   }
 
-  std::optional<EventFile> events; // rank 0's, for all
+  std::optional<EventFile> events; // only on rank 0
   if (group.rank() == 0) {
     events.emplace(arguments.folder + "/events", step + 1);
   }
@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] {
     if (arguments.world_size == 0) {
-      train(arguments); // as the rank that a launcher made it, or alone
+      train(arguments); // as a launcher's rank, or alone
     } else {
       ddp::spawn(argc, argv, arguments.world_size, [&] { train(arguments); });
     }

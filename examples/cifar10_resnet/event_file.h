@@ -13,13 +13,13 @@
 
 /// Scalars over steps, in a file that TensorBoard reads: `tensorboard --logdir
 /// FOLDER`. The file is a sequence of TFRecords, each an `Event` of
-/// tensorflow/core/util/event.proto, of which this has the few fields that it
-/// takes.
+/// tensorflow/core/util/event.proto, with the few fields that are needed.
 class EventFile {
  public:
-  /// A new file in `folder`, which is made. A viewer forgets what earlier files
-  /// there have from `step` on: a run that was resumed writes it again. Throws
-  /// `std::runtime_error` if a file cannot be written, here and in `add`.
+  /// Creates `folder`, and a new file in it. Viewers then ignore the data of
+  /// earlier files from `step` on, since a resumed run writes them again.
+  /// Throws `std::runtime_error` if a file cannot be written, here and in
+  /// `add`.
   EventFile(const std::string& folder, int64_t step) {
     std::filesystem::create_directories(folder);
     // Viewers read the files of a folder in the order of their names.
@@ -34,7 +34,8 @@ class EventFile {
     flush();
   }
 
-  /// Of a tag such as "test/accuracy"; viewers group by what precedes a slash.
+  /// Adds a value of a tag such as "test/accuracy"; viewers group tags by the
+  /// part before the slash.
   void add(const std::string& tag, int64_t step, double value) {
     const auto as_float = static_cast<float>(value);
     const auto scalar =
@@ -42,7 +43,7 @@ class EventFile {
     write(event(step) + content(kSummary, content(kValue, scalar)));
   }
 
-  /// Gives viewers what was added.
+  /// Makes the added values visible to viewers.
   void flush() {
     if (!file_.flush()) {
       throw std::runtime_error("cannot write to " + path_);
@@ -64,8 +65,8 @@ class EventFile {
   static constexpr int kStatus = 1;
   static constexpr int kStart = 1;
 
-  /// Of a number, little-endian as protobuf and TFRecord have it, and x86-64
-  /// and aarch64.
+  /// The bytes of a number, little-endian as in protobuf and TFRecord, and on
+  /// x86-64 and aarch64.
   template <typename Number>
   static std::string bytes_of(Number number) {
     std::string bytes(sizeof(number), '\0');
@@ -93,7 +94,7 @@ class EventFile {
     return key(field, kBytes) + varint(bytes.size()) + bytes;
   }
 
-  /// One of now.
+  /// An event with the current time.
   static std::string event(int64_t step) {
     const std::chrono::duration<double> now =
         std::chrono::system_clock::now().time_since_epoch();
@@ -101,8 +102,8 @@ class EventFile {
         number(kStep, step);
   }
 
-  /// CRC-32C, bit-reversed, as TFRecord masks it: a checksum of bytes that have
-  /// checksums themselves would be weak.
+  /// CRC-32C, bit-reversed, masked as in TFRecord: a checksum of bytes that
+  /// contain checksums would be weak.
   static uint32_t masked_crc(const std::string& bytes) {
     static const auto table = [] {
       std::array<uint32_t, 256> result{};

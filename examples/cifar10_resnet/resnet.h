@@ -80,8 +80,8 @@ class ResNetBlock : public torch::nn::Module {
 };
 
 /// The residual nets of He et al. (Deep residual learning for image
-/// recognition, 2015) for small images: as torchvision builds them, but for the
-/// first convolution, 3x3 of stride 1, and no maximum after it.
+/// recognition, 2015) for small images: as in torchvision, but with a first
+/// convolution of 3x3 and stride 1, and no max-pooling after it.
 class ResNet : public torch::nn::Module {
  public:
   /// `depth`: 18, 34, 50, 101 or 152; throws `c10::ValueError` for another.

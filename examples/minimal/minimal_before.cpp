@@ -1,4 +1,4 @@
-// A whole trainer: of one process (minimal_before.cpp), of several
+// A complete trainer: of one process (minimal_before.cpp), of several
 // (minimal.cpp). Run: minimal_before; ddprun --nproc-per-node 2 minimal
 #include <torch/torch.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-/// Points around four centres; the last column says around which.
+/// Points around four centres; the last column is the centre's number.
 torch::Tensor make_points(int64_t count) {
   const auto centres = torch::randn({4, 16});
   const auto labels = torch::arange(count).remainder(4);

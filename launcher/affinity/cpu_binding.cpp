@@ -19,11 +19,11 @@ namespace {
 
 using Cpus = std::vector<Cpu>;
 
-/// A rank, or a GPU that no rank uses, which takes its share all the same.
+/// The share of a rank, or of a GPU that no rank uses.
 struct RankAffinity {
   int node = 0;
-  int position = 0; // among those of its node
-  int count = 1; // of those of its node
+  int position = 0; // among the shares of its node
+  int count = 1; // of shares of its node
 };
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -36,8 +36,8 @@ bool is_index(const std::string& text, size_t end) {
       std::stoul(text) < end;
 }
 
-// With a UUID, or the beginning of one. The driver may not tell them before a
-// GPU was used.
+// `name` is a UUID or a prefix of one. The driver may not report UUIDs before a
+// GPU has been used.
 const Gpu& gpu_named(const std::vector<Gpu>& gpus, const std::string& name) {
   const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& g) {
     return g.uuid.rfind(name, 0) == 0;
@@ -50,7 +50,7 @@ const Gpu& gpu_named(const std::vector<Gpu>& gpus, const std::string& name) {
   return *found;
 }
 
-// As CUDA reads the list: it ends at the first number that is not there.
+// As in CUDA, the list ends at the first missing index.
 std::vector<Gpu> selected_gpus(
     const std::vector<Gpu>& gpus,
     const std::optional<std::string>& devices) {
@@ -121,7 +121,7 @@ Cpus select(const Cpus& cpus, const Fits& fits) {
   return found;
 }
 
-// Those with one key together, in the order of keys.
+// Groups CPUs by key, in the order of keys.
 template <typename KeyOf>
 std::vector<Cpus> grouped_by(const Cpus& cpus, const KeyOf& key_of) {
   std::map<decltype(key_of(cpus.front())), Cpus> groups;
@@ -157,12 +157,12 @@ Cpus on_socket_of(const Cpus& cpus, int node) {
 }
 
 std::vector<Cpus> by_core(const Cpus& cpus) {
-  return grouped_by(cpus, [](const Cpu& cpu) { // neighbours share a node
+  return grouped_by(cpus, [](const Cpu& cpu) { // keeps nodes together
     return std::make_pair(cpu.node, cpu.core);
   });
 }
 
-// The first `units.size() % count` get one more than the others.
+// The first `units.size() % count` shares have one more unit than the others.
 Cpus even_share(const std::vector<Cpus>& units, size_t position, size_t count) {
   size_t begin = position * units.size() / count;
   size_t end = begin + 1;

@@ -33,7 +33,7 @@ std::vector<int> read_numbers(const std::string& path) {
   return numbers;
 }
 
-// 0 also where Linux says -1: where there is one, it has no number.
+// 0 also if Linux reports -1, as for the only node of a machine.
 int number_in(const std::string& path) {
   const auto numbers = parse_number_list(read_line(path).value_or(""));
   return numbers.empty() ? 0 : numbers[0];
@@ -48,7 +48,7 @@ std::string cpu_folder(int cpu, const std::string& root) {
   return root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu);
 }
 
-// In order, without those that cannot be read.
+// Sorted; empty if the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code none;
@@ -130,7 +130,7 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
 
 int last_level_cache(int cpu, const std::string& root) {
   const std::string folder = cpu_folder(cpu, root) + "/cache";
-  std::string last; // levels rise with the names
+  std::string last; // the names are in the order of levels
   for (const std::string& name : names_in(folder)) {
     const std::string cache = folder + "/" + name;
     const auto type = read_line(cache + "/type").value_or("");

@@ -13,8 +13,8 @@
 namespace ddp {
 namespace {
 
-// Several pipes and a pidfd for each rank go beyond the usual limit of 1024.
-// Returns the limit that was, for the ranks.
+// Several pipes and a pidfd for each rank may exceed the usual limit of 1024.
+// Returns the previous limit, for the ranks.
 rlimit raise_descriptor_limit() {
   rlimit limit{};
   check_call(getrlimit(RLIMIT_NOFILE, &limit), "cannot read RLIMIT_NOFILE");
@@ -82,7 +82,7 @@ void Agent::start_attempt(Listener listener) {
 void Agent::end_attempt() {
   next_tick_.reset();
   next_warning_.reset();
-  end_all_but_helpers(); // the store, and what ranks left behind
+  end_all_but_helpers(); // the store, and processes that ranks left behind
   output_.drain();
   await_output();
   output_deadline_.reset();
@@ -97,7 +97,7 @@ void Agent::end_all_but_helpers() const {
   end_descendants({rendezvous_.helper()});
 }
 
-// A terminal that is held (Ctrl-S) gets the report once it is let go.
+// No deadline for a terminal: after Ctrl-S, it gets the report when it resumes.
 void Agent::await_output() {
   if (supervisor_ && supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
     output_deadline_ = Clock::now() + kLastOutputTime;
@@ -105,7 +105,8 @@ void Agent::await_output() {
   wait_while([&] { return !std::exchange(output_done_, false); });
 }
 
-// Whether the nodes' common remote launcher shows what the first one says, too.
+// Whether the remote launcher of the nodes also shows the first node's
+// messages.
 bool Agent::is_mute() const {
   const Membership& log = rendezvous_.membership();
   return job_.options.has_remote_launcher && job_.environment.node_rank > 0 &&
@@ -122,7 +123,7 @@ int Agent::tell_end(JobReport report) {
     say(error);
     report.file.clear();
   }
-  // Of one remote launcher's nodes, the one that failed and the first one tell.
+  // Of one remote launcher's nodes, only the failed and the first one report.
   const bool is_said = job_.start_error ||
       (report.reason == StopReason::kOtherNode && is_mute() &&
        rendezvous_.membership().phase == Membership::Phase::kEnded);
@@ -136,17 +137,17 @@ int Agent::tell_end(JobReport report) {
 }
 
 void Agent::abandon(int exit_code) {
-  end_all_but_helpers(); // which tells the other nodes, and then ends
+  end_all_but_helpers(); // the helper notifies the other nodes, and ends
   remove_private_folder(job_.private_folder);
-  _exit(exit_code); // the output may be held up: nobody waits for it
+  _exit(exit_code); // does not wait for output, which may be blocked
 }
 
 void agent_main(Job& job, FileDescriptor lifeline) {
   int exit_code = kExitInternal;
   try {
     setsid(); // out of reach of the terminal's signals: the launcher process
-              // passes them
-    prctl(PR_SET_NAME, "ddp-agent"); // `pkill -9 ddprun` should leave it
+              // forwards them
+    prctl(PR_SET_NAME, "ddp-agent"); // `pkill -9 ddprun` should leave it alive
     become_subreaper();
     Agent agent(job, std::move(lifeline));
     exit_code = agent.run();

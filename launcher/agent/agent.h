@@ -131,7 +131,7 @@ class Agent {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   ProgressWatch progress_;
-  bool told_waits_ = false; // about ranks that wait for one that left
+  bool told_waits_ = false; // that ranks wait for one that left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;
@@ -139,8 +139,8 @@ class Agent {
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // signals that end the job
-  std::string reason_; // why the last ranks stop; unreported
-  bool told_ = false; // this attempt's failure, to the others
+  std::string reason_; // why the last ranks stopped; not yet reported
+  bool told_ = false; // this attempt's failure, to the other nodes
   bool paused_ = false; // all ranks
   std::optional<Time> next_pause_look_; // during a requested pause
   Time pause_deadline_;

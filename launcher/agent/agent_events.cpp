@@ -1,4 +1,4 @@
-// What the agent is told, and when something is due.
+// The agent's events and deadlines.
 #include <launcher/agent/agent.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 
-// Of a file that is there and may be executed.
+// For a file that exists and has execute permission.
 std::string describe_exec_error(int error) {
   if (error == ENOENT) {
     return "the interpreter it names does not exist";
@@ -41,15 +41,15 @@ void Agent::watch(int fd) {
       "cannot watch a descriptor");
 }
 
-// Before a descriptor is closed: a child between fork and exec has a copy, and
-// epoll would go on to report it.
+// Call this before a descriptor is closed: a child between fork and exec has a
+// copy, which epoll would continue to report.
 void Agent::unwatch(int fd) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 void Agent::wait_for_events() {
-  // The kernel lists ready descriptors in the order in which they became
-  // ready: of two ranks that died, the first one comes first.
+  // The kernel lists descriptors in the order in which they became ready, so
+  // the rank that died first is handled first.
   std::array<epoll_event, 64> ready;
   const int count = epoll_wait(
       events_.get(), ready.data(), static_cast<int>(ready.size()), time_left());
@@ -60,7 +60,7 @@ void Agent::wait_for_events() {
   tick();
 }
 
-// Milliseconds until something is due, as epoll wants them; -1 for nothing.
+// The timeout of epoll_wait: milliseconds until the next deadline, -1 for none.
 int Agent::time_left() const {
   std::optional<Time> next;
   for (const auto& each :
@@ -78,7 +78,7 @@ int Agent::time_left() const {
   return detail::milliseconds_until(next);
 }
 
-// Does what is due.
+// Handles deadlines that have passed.
 void Agent::tick() {
   const Time now = Clock::now();
   if (output_deadline_ && now >= *output_deadline_) {
@@ -104,7 +104,7 @@ void Agent::tick() {
       say("still running " + describe_time(job_.options.grace) +
           " after being asked to stop, killed now: " +
           name_ranks(ranks_of(supervisor_->alive())));
-      // Others' deaths are in the report.
+      // Deaths for other reasons are in the report.
     }
     send(supervisor_->deadline_passed(now));
   }
@@ -154,7 +154,7 @@ void Agent::on_signal(int signal) {
   }
 }
 
-// The first is passed on, the second kills.
+// Forwards the first signal; the second one kills the ranks.
 void Agent::end_job(int signal) {
   const Time now = Clock::now();
   const std::string name = describe_signal(signal);
@@ -176,7 +176,7 @@ void Agent::end_job(int signal) {
   if (supervisor_) {
     supervisor_->asked_to_end(signal, now);
   }
-  if (!job_.options.nodes.several()) { // output may be held up
+  if (!job_.options.nodes.several()) { // output may be blocked
     output_deadline_ = now + kLastOutputTime;
   }
 }
@@ -229,8 +229,8 @@ void Agent::on_rank_end(size_t index) {
   tell_others();
 }
 
-// Reaps orphans that came to us, the store, and ranks where there are no
-// pidfds. A rank with one is left for its event, which is due.
+// Reaps adopted orphans, the store, and ranks without a pidfd. A rank with a
+// pidfd is left for its event, which follows.
 void Agent::reap() {
   siginfo_t info{};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&

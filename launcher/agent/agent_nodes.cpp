@@ -1,4 +1,4 @@
-// What the agent does by the log of the nodes.
+// The agent's reactions to the nodes' log.
 #include <launcher/agent/agent.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace {
 
 using Command = Rendezvous::Command;
 
-// After which people want to know which nodes are missing, and again.
+// The times after which messages name the missing nodes, first and again.
 constexpr std::chrono::seconds kMissingTime(5);
 constexpr std::chrono::seconds kStillMissingTime(60);
 
-// Though it was being stopped.
+// Whether a rank failed by itself although it was being stopped.
 bool failed_by_itself(const RankEnd& end) {
   const int status = end.state.wait_status();
   const bool crashed = !end.state.alive() && WIFSIGNALED(status) &&
@@ -27,8 +27,8 @@ bool failed_by_itself(const RankEnd& end) {
   return (crashed || end.error) && !is_consequence(end);
 }
 
-// A rank that takes its time to die (a core dump) may be what the failures
-// follow from for which it was to be stopped.
+// A rank that dies slowly (a core dump) may be the cause of the failures for
+// which it was being stopped.
 bool blame_own_rank(JobReport* report) {
   const auto& ranks = report->ranks;
   const auto found = std::find_if(ranks.begin(), ranks.end(), failed_by_itself);
@@ -42,7 +42,8 @@ bool blame_own_rank(JobReport* report) {
 
 } // namespace
 
-// Nor can a job start that needs this node; one that goes on waits for another.
+// A job that needs this node cannot start, and ends. A running job waits for
+// another node.
 void Agent::decline() {
   const Time now = Clock::now();
   NodeStateMachine& machine = rendezvous_.machine();
@@ -74,7 +75,7 @@ void Agent::take_commands() {
     if (command.kind == Command::Kind::kStart ||
         command.kind == Command::Kind::kExit) {
       command_ = std::move(command);
-    } else if (is_due) { // what started meanwhile has failed elsewhere
+    } else if (is_due) { // ranks elsewhere have already failed
       reason_ = reason_to_stop(command);
       command_.reset();
       is_withdrawn = true;
@@ -84,14 +85,14 @@ void Agent::take_commands() {
         send(supervisor_->stop_with_others(Clock::now()));
       }
     } else if (runs) {
-      if (supervisor_->signal() == 0) { // else it was said
+      if (supervisor_->signal() == 0) { // else already reported
         say("a node was asked again to end the job; killing all ranks");
       }
       send(supervisor_->kill_all(StopReason::kOtherNode));
     }
   }
   if (is_withdrawn) {
-    rendezvous_.take_listener(); // nobody will
+    rendezvous_.take_listener(); // no rank uses it
     rendezvous_.machine().ranks_ended(false, Clock::now());
     take_commands();
   }
@@ -167,8 +168,8 @@ void Agent::run_planned(int index) {
   keep_reason();
 }
 
-// At once where a rank failed; again, where more is known of it, and once all
-// have ended.
+// Reports a failure immediately, again until its cause is known, and once all
+// ranks have ended.
 void Agent::tell_others() {
   const StopReason reason = supervisor_->reason();
   const bool is_told =
@@ -183,13 +184,13 @@ void Agent::tell_others() {
   }
   const bool follows =
       report.root && is_consequence(report.ranks[*report.root]);
-  // What follows from another failure is told, too, and may be corrected.
+  // A consequence of another failure is also reported, and may be corrected.
   told_ = !follows;
   const std::string text = report_text(report);
   const int code = reason == StopReason::kOtherNode
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
-  if (reason == StopReason::kNotExecuted) { // nor could it be later
+  if (reason == StopReason::kNotExecuted) { // a restart cannot help
     rendezvous_.machine().end_job(code, own_name() + ": " + text, Clock::now());
   } else {
     rendezvous_.machine().rank_failed(code, follows, text, Clock::now());
@@ -197,8 +198,8 @@ void Agent::tell_others() {
   take_commands();
 }
 
-// Why the ranks were stopped is said once they are started again, or have to
-// wait for that; the end of the job has a report of its own.
+// The reason is shown when the ranks are started again or must wait for a
+// start; the end of the job has a separate report.
 void Agent::keep_reason() {
   if (paused_) {
     reason_ = detail_;
@@ -219,7 +220,7 @@ void Agent::say_reason() {
   }
 }
 
-// To stop ranks of theirs; a second signal kills those.
+// Whether other nodes are stopping their ranks, which a second signal kills.
 bool Agent::awaits_others() {
   const auto awaited = rendezvous_.membership().awaited();
   return std::any_of(awaited.begin(), awaited.end(), [&](const auto& each) {
@@ -244,7 +245,7 @@ void Agent::leave_job(int signal) {
       own_name() + " was stopped by " + describe_signal(signal);
   const int code = kExitSignalBase + signal;
   if (signal == SIGTERM && job_.options.nodes.several()) {
-    machine.leave(code, text, Clock::now()); // the job may go on without it
+    machine.leave(code, text, Clock::now()); // the job may continue
   } else {
     machine.end_job(code, text, Clock::now());
   }
@@ -279,10 +280,10 @@ int Agent::conclude(const Command& exit) {
   } else if (exit.code == 0) {
     report.reason = StopReason::kNone;
   } else if (exit.code == kExitSignalBase + report.signal) {
-    report.reason = StopReason::kSignal; // which was said when it came
+    report.reason = StopReason::kSignal; // reported when it arrived
     say_reason();
   } else if (report.reason == StopReason::kNotExecuted) {
-    // That is told by itself.
+    // The report already has its reason.
   } else if (!exit.text.empty()) {
     report.reason = StopReason::kOtherNode;
     report.detail = exit.text;

@@ -1,4 +1,4 @@
-// What the agent does where ranks live on while nodes come and go.
+// Ranks that keep running while nodes join and leave.
 #include <launcher/agent/agent.h>
 
 #include <algorithm>
@@ -9,14 +9,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Ranks that pause wake nobody: that is seen after so long.
+// A rank that pauses does not wake the agent, which polls at this interval.
 constexpr milliseconds kLookTime(5);
-// For the step that a rank is in, where others may be gone.
+// The time for a rank's current step, if other ranks may be lost.
 constexpr milliseconds kStepTime(1000);
 
 } // namespace
 
-// Whether a next group is likely, and all ranks can live until then.
+// Whether a next group is likely, and all ranks can stay alive until then.
 bool Agent::may_pause() const {
   const Membership& log = rendezvous_.membership();
   const NodeOptions& nodes = job_.options.nodes;
@@ -29,12 +29,12 @@ bool Agent::may_pause() const {
       attempt_->can_pause();
 }
 
-// Asks the ranks to leave their group. False where they have to be stopped.
+// Asks the ranks to leave their group. Returns false if they must be stopped.
 bool Agent::begin_pause(Time now) {
   if (!may_pause()) {
     return false;
   }
-  // Where nobody is lost, all can finish their step.
+  // If no node is lost, all ranks can complete their step.
   const Membership& log = rendezvous_.membership();
   const bool complete = log.cause == Membership::Cause::kNodes &&
       log.survivors().size() == log.plan.nodes.size();
@@ -61,7 +61,7 @@ void Agent::watch_pause(Time now) {
   }
 }
 
-// The ranks go on in the next plan.
+// The ranks continue in the next plan.
 void Agent::end_pause(Listener listener) {
   paused_ = false;
   told_ = false;
@@ -70,7 +70,6 @@ void Agent::end_pause(Listener listener) {
   attempt_->go_on(std::move(listener));
 }
 
-// They are of no more use.
 void Agent::end_paused_ranks() {
   if (!paused_) {
     return;

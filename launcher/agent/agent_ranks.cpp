@@ -1,4 +1,4 @@
-// What the agent does to the ranks.
+// Signals to the ranks, and their progress.
 #include <launcher/agent/agent.h>
 
 #include <csignal>
@@ -13,10 +13,10 @@
 namespace ddp {
 namespace {
 
-// After which people want to know what a stopping job waits for.
+// The time after which a message names the ranks that a stopping job waits for.
 constexpr std::chrono::seconds kWarningTime(1);
-// What the kernel needs to end a process that was killed, unless a driver or a
-// file system holds it.
+// The kernel ends a killed process within this time, unless a driver or a file
+// system blocks it.
 constexpr std::chrono::seconds kKillTime(10);
 
 } // namespace
@@ -26,7 +26,7 @@ void Agent::send(const Supervisor::Signals& signals) {
     return; // no ranks yet
   }
   for (int signal : signals) {
-    // What a hung rank is doing its own handler tells, not its children's.
+    // A hung rank's own handler reports its activity, not its children's.
     const bool leader_only = signal == SIGABRT;
     for (int each : supervisor_->alive()) {
       const pid_t pid = attempt_->ranks[static_cast<size_t>(each)].pid;
@@ -43,9 +43,9 @@ void Agent::send(const Supervisor::Signals& signals) {
   }
 }
 
-// The terminal stopped the launcher process. A rank leads a session of its own,
-// in which nobody could continue it, so that the kernel ignores SIGTSTP's
-// default.
+// The terminal stopped the launcher process. A rank leads a separate session,
+// in which no shell could continue it, so the kernel ignores SIGTSTP's default
+// action.
 void Agent::suspend() {
   suspended_ = Clock::now();
   send({SIGTSTP});
@@ -87,7 +87,7 @@ void Agent::watch_ranks(Time now) {
   if (gone.empty() || told_waits_) {
     return;
   }
-  // Ranks may wait for one that has left, for long: until a timeout of theirs.
+  // Ranks may wait for a rank that has left, until their timeout.
   std::map<std::string, std::vector<int>> callers;
   for (size_t each : progress_.waiting(kLongWait, now)) {
     callers[calls[each]].push_back(attempt_->ranks[each].rank);

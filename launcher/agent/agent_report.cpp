@@ -1,4 +1,4 @@
-// What the agent says of the ranks.
+// The agent's messages about the ranks.
 #include <launcher/agent/agent.h>
 
 #include <common/scheduler/launch_error.h>
@@ -73,7 +73,7 @@ JobReport Agent::make_report() {
     report.root = root_cause(report.ranks);
     report.blame = blame_departed(report.ranks);
     if (!report.blame &&
-        !job_.options.nodes.several()) { // which have more ranks
+        !job_.options.nodes.several()) { // other nodes have more ranks
       report.blame = blame_caller(report.ranks);
     }
   }
@@ -81,7 +81,7 @@ JobReport Agent::make_report() {
   return report;
 }
 
-// The end of the job tells of the rest.
+// The report of the whole job contains the rest.
 JobReport Agent::make_attempt_report() {
   JobReport report = make_report();
   report.max_restarts = 0;
@@ -89,8 +89,8 @@ JobReport Agent::make_attempt_report() {
   return report;
 }
 
-// That of the first failure; where that rank was stopped before it could end,
-// of the first that did end.
+// The exit code of the first failure or, if that rank was stopped before it
+// could end, of the first failed rank that did end.
 int Agent::failure_code(const JobReport& report) const {
   if (report.root && report.ranks[*report.root].state.failed()) {
     return exit_code_of(report.ranks[*report.root].state.wait_status());

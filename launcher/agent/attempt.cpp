@@ -17,21 +17,22 @@
 namespace ddp {
 namespace {
 
-// Makes the rank's folder in that of the attempt, and names its error file.
+// Creates the rank's folder in the attempt's, and returns its error file's
+// path.
 std::string make_error_file(const std::string& attempt, int local_rank) {
   if (attempt.empty()) {
     return "";
   }
   const std::string folder = attempt + "/" + std::to_string(local_rank);
-  mkdir(attempt.c_str(), S_IRWXU); // there already for the second rank
+  mkdir(attempt.c_str(), S_IRWXU); // exists already for the second rank
   mkdir(folder.c_str(), S_IRWXU);
   return folder + "/error.json";
 }
 
-// Beyond the time in which a lost node is noticed.
+// Added to the time in which a lost node is noticed.
 constexpr std::chrono::milliseconds kReportTime(5000);
 
-// Whether a rank that lives on has to be told of it.
+// Whether the variable may change for a rank that stays alive.
 bool is_by_epoch(const std::string& variable) {
   static const std::set<std::string> names{
       "RANK",
@@ -65,7 +66,7 @@ Attempt::Attempt(
   }
   exec_errors = std::move(errors.read_end);
   errors.write_end.reset();
-  // Last: the ranks need not wait for it, since the socket listens already.
+  // Last: ranks need not wait for the store, since its socket listens already.
   start_own_store(std::move(listener));
 }
 
@@ -76,7 +77,7 @@ void Attempt::start_own_store(Listener listener) {
 }
 
 void Attempt::end_store() {
-  const pid_t old = std::exchange(store, -1); // its end is no failure
+  const pid_t old = std::exchange(store, -1); // its end is not a failure
   if (old > 0) {
     kill(old, SIGKILL);
     waitpid(old, nullptr, 0);
@@ -147,7 +148,7 @@ void Attempt::start_rank(int local_rank, int port, int exec_errors_to) {
   plan.exec_error_fd = exec_errors_to;
   plan.prepare = [&] {
     setrlimit(RLIMIT_NOFILE, &ranks_limit_);
-    if (!job_.places.empty()) { // was checked to be allowed when it was chosen
+    if (!job_.places.empty()) { // checked when it was chosen
       apply_place(job_.places[static_cast<size_t>(local_rank)]);
     }
   };
@@ -160,8 +161,8 @@ void Attempt::start_rank(int local_rank, int port, int exec_errors_to) {
   ranks.push_back(std::move(rank));
 }
 
-// The rank's end of what carries a stream of its to ddprun; none where it has
-// ddprun's own.
+// The rank's end of the pipe or pseudo-terminal of a stream; none if the rank
+// inherits ddprun's stream.
 FileDescriptor Attempt::output_end(const Rank& rank, Stream stream) {
   const RankStream name{rank.rank, rank.local_rank, stream, number};
   switch (job_.options.output.mode) {

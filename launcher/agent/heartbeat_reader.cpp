@@ -29,7 +29,7 @@ HeartbeatReader HeartbeatReader::make() {
   HeartbeatReader reader;
   FileDescriptor memory(
       memfd_create("ddp-heartbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // A rank that shortened it would crash the reader.
+  // If a rank shortened the memory, the reader would crash.
   const bool sealed = memory &&
       ftruncate(memory.get(), sizeof(RankPage)) == 0 &&
       fcntl(

@@ -16,17 +16,17 @@ namespace {
 
 constexpr int kMostNodes = 16384;
 
-/// What a scheduler that starts one ddprun on each node says of them.
+/// The data of a scheduler that starts one ddprun on each node.
 struct SchedulerNodes {
   std::string launcher; // for messages
-  /// 0 where nothing tells, as in an indexed job of Kubernetes.
+  /// 0 if unknown, as in an indexed job of Kubernetes.
   int nodes = 0;
   int rank = 0; // of this node
-  /// Where the node of rank 0 is; empty where nothing tells. Open MPI names
-  /// mpirun's own host, which need not have a task.
+  /// The host of rank 0; empty if unknown. Open MPI reports mpirun's own host,
+  /// which need not have a task.
   std::string host;
   int port = 0;
-  /// Equal on all nodes; empty where nothing is.
+  /// Equal on all nodes; empty if unknown.
   std::string run_id;
 };
 
@@ -57,7 +57,7 @@ void rendezvous_by_variables(
   nodes->run_id = lookup("PMIX_NAMESPACE").value_or("");
 }
 
-// None where ddprun was not started so.
+// None if no scheduler started one ddprun on each node.
 std::optional<SchedulerNodes> find_scheduler_nodes(
     const EnvironmentLookup& lookup) {
   const auto launcher = detect_scheduler(lookup);
@@ -79,7 +79,7 @@ std::optional<SchedulerNodes> find_scheduler_nodes(
   return nodes;
 }
 
-// torchrun's, which mean nothing here.
+// torchrun's names, which have no effect here.
 const std::set<std::string> kWithoutEffect{
     "close_timeout",
     "heartbeat_timeout",
@@ -96,8 +96,8 @@ bool flag_of(const OptionValue& value) {
   return text == "1" || text == "true";
 }
 
-// What --rdzv-conf says, "name=value,name=value", where no option of its own
-// does; notes names that are not known.
+// Reads --rdzv-conf, "name=value,name=value". A separate option for a value
+// takes precedence. Notes unknown names.
 void read_conf(
     const OptionValue& value,
     const GivenOptions& given,
@@ -146,12 +146,12 @@ void read_conf(
   }
 }
 
-/// What the backend is chosen from.
+/// The data from which the backend is chosen.
 struct Sources {
   const GivenOptions& given;
   std::optional<SchedulerNodes> scheduler;
 
-  // None also where its text is empty.
+  // Null also if its text is empty.
   const OptionValue* find(const char* name) const {
     const OptionValue* value = ddp::find(given, name);
     return value == nullptr || value->text.empty() ? nullptr : value;
@@ -203,7 +203,7 @@ void resolve_rank(const Sources& sources, NodeOptions* nodes) {
   }
 }
 
-// A scheduler's ranks say who serves, and the job may be elastic still.
+// A scheduler's ranks determine the serving node; the job may still be elastic.
 std::string backend_of(const Sources& sources) {
   const OptionValue* backend = sources.find("rdzv-backend");
   if (backend == nullptr) {
@@ -296,7 +296,7 @@ void resolve_endpoint(
   } else if (backend != "c10d" && nodes.rank >= 0 && !nodes.hosts_log) {
     nodes.hosts_log = nodes.rank == 0;
   }
-  // These are of one-node jobs.
+  // These options belong to one-node jobs.
   options->master_addr = LaunchOptions().master_addr;
   options->master_port = 0;
 }
@@ -352,7 +352,7 @@ void resolve_nodes(
   resolve_rank(sources, &options->nodes);
   resolve_endpoint(sources, backend, options);
   resolve_secret(given, lookup, &options->nodes);
-  // The same on all nodes, so none that is drawn.
+  // Equal on all nodes, so not a random id.
   if (options->run_id.empty() && sources.scheduler) {
     options->run_id = sources.scheduler->run_id;
   }

@@ -115,8 +115,8 @@ void check_output(
   }
 }
 
-// Settles what several options decide together: ranks, nodes, what the program
-// is, the prefix of lines. Notes those that have no effect though they seem to.
+// Resolves values that depend on several options: ranks, nodes, the kind of
+// program, the prefix of lines. Notes options without an effect.
 void combine_options(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
@@ -137,7 +137,7 @@ void combine_options(
   check_output(given, lookup, options);
 }
 
-/// What stands after the program is the program's.
+/// Words after the program are its arguments.
 void note_late_ranks(const GivenOptions& given, LaunchOptions* options) {
   const auto& words = options->command;
   const auto is_ours = [](std::string word) {

@@ -14,7 +14,7 @@
 namespace ddp {
 namespace {
 
-// 0, or why the file cannot be executed.
+// 0, or the errno for which the file cannot be executed.
 int execution_error(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {

@@ -82,7 +82,7 @@ std::string describe_rank(
   std::string text =
       "# " + name + (place ? ", " + describe(*place) : "") + "\nenv";
   for (const auto& [variable, value] : environment) {
-    // Quoted, the name would be none.
+    // If the name were quoted, this would not be an assignment.
     const std::string start = variable + "=";
     const std::string shown = redacted(start + value);
     text += " " + start + shell_word(shown.substr(start.size()));

@@ -23,7 +23,7 @@ using Json = EtcdClient::Json;
 
 constexpr milliseconds kLongestCall{5000};
 constexpr milliseconds kPollInterval{100};
-// HTTP's.
+// HTTP status codes.
 constexpr long kWell = 200;
 constexpr long kUnauthorized = 401;
 constexpr long kForbidden = 403;
@@ -35,7 +35,7 @@ size_t take_bytes(char* bytes, size_t, size_t count, void* take) {
   return count;
 }
 
-/// A connection whose other end is silent for so long has none.
+/// A connection is lost if its other end is silent for this time.
 int limit_silence(void* time, curl_socket_t socket, curlsocktype) {
   const auto silence =
       static_cast<unsigned>(static_cast<const milliseconds*>(time)->count());
@@ -52,7 +52,7 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
-/// Empty where the text is none.
+/// Empty if the text is not an object.
 Json object_in(const std::string& text) {
   auto object = Json::parse(text, nullptr, false);
   return object.is_object() ? object : Json::object();
@@ -94,7 +94,7 @@ EtcdClient::Answer EtcdClient::perform(
   curl_slist* headers = token_.empty()
       ? nullptr
       : curl_slist_append(nullptr, authorization.c_str());
-  curl_easy_reset(handle_); // connections stay
+  curl_easy_reset(handle_); // keeps connections
   set(CURLOPT_URL, address.c_str());
   set(CURLOPT_HTTPHEADER, headers);
   if (!body.empty()) {
@@ -141,7 +141,7 @@ EtcdClient::Answer EtcdClient::perform(
   return answer;
 }
 
-// What it says of an error.
+// The error message in an answer.
 std::string EtcdClient::reason_in(const Answer& answer) {
   return answer.is_complete
       ? object_in(answer.text)
@@ -149,7 +149,7 @@ std::string EtcdClient::reason_in(const Answer& answer) {
       : answer.text;
 }
 
-// Where it comes in one piece.
+// For an answer that is not a stream.
 EtcdClient::Answer EtcdClient::ask(
     const std::string& path,
     const std::string& body) {
@@ -268,14 +268,14 @@ void EtcdClient::stream(
 }
 
 std::string to_base64(const std::string& bytes) {
-  std::string text(bytes.size() / 3 * 4 + 5, '\0'); // with a string's end
+  std::string text(bytes.size() / 3 * 4 + 5, '\0'); // with a terminating NUL
   const auto* from = reinterpret_cast<const unsigned char*>(bytes.data());
   text.resize(
       static_cast<size_t>(b64_ntop(from, bytes.size(), &text[0], text.size())));
   return text;
 }
 
-// Empty if the text is none.
+// Empty if the text is not base64.
 std::string from_base64(const std::string& text) {
   std::string bytes(text.size(), '\0');
   auto* to = reinterpret_cast<unsigned char*>(&bytes[0]);

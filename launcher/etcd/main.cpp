@@ -1,10 +1,10 @@
-// The one program of ddprun's that speaks to an etcd: a process of its own, so
-// that ddprun, which has secrets and starts in milliseconds, links no libcurl.
+// The program of ddprun that talks to an etcd: a separate process, so that
+// ddprun, which has secrets and starts in milliseconds, links no libcurl.
 //
 // ddprun-etcd --rdzv-member OPTIONS
 //   carries an agent's part of the shared log (see HelperOptions).
 //
-// It lives until it is killed, or its agent dies.
+// It runs until it is killed or its agent dies.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -30,7 +30,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr char kNonce[] = "nonce";
-constexpr char kEntry[] = "log/"; // and a random name; they are in etcd's order
+constexpr char kEntry[] = "log/"; // and a random name; etcd orders them
 constexpr char kMember[] = "members/"; // and its name
 constexpr size_t kNonceBytes = 16;
 constexpr milliseconds kJobTime{60000};
@@ -48,14 +48,14 @@ int64_t revision_of(const EtcdClient::Json& answer) {
   return number_in(answer.at("header"), "revision");
 }
 
-/// A log in an etcd, under `ddp/NAME/`. Entries are in the order of the
-/// revisions that made them, a watch brings them; a member lives as long as its
-/// lease. All is attached to a lease of the job's, which the members keep
-/// alive: what is left of a job whose nodes have all died expires.
+/// A log in an etcd, under `ddp/NAME/`. Entries have the order of the revisions
+/// that created them, and arrive by a watch. A member is alive as long as its
+/// lease. All other keys are attached to the job's lease, which the members
+/// keep alive, so the keys of a job expire after all its nodes have died.
 class EtcdLog : public LogEngine {
  public:
-  /// Without its agent's beats a member lives as long as --node-timeout, in
-  /// which no member of the etcd need answer either.
+  /// Without its agent's beats, a member is alive for --node-timeout. For this
+  /// time, the etcd's members need not answer either.
   explicit EtcdLog(const HelperOptions& options);
 
   SocketAddress serve(int listener) override;
@@ -114,7 +114,7 @@ std::string EtcdLog::key(const std::string& name) const {
   return to_base64(folder_ + name);
 }
 
-// Without what all of the job's have in common.
+// The key without the job's prefix.
 std::string EtcdLog::name_of(const Json& pair) const {
   return from_base64(pair.at("key")).substr(folder_.size());
 }
@@ -141,7 +141,7 @@ std::string EtcdLog::grant(milliseconds time) {
       .at("ID");
 }
 
-// One that is gone may have been ended by a call whose answer was lost.
+// A call whose answer was lost may already have revoked the lease.
 void EtcdLog::revoke(const std::string& lease) {
   try {
     writer_.call("/v3/lease/revoke", {{"ID", lease}});
@@ -158,7 +158,7 @@ bool EtcdLog::keep_alive(const std::string& lease) {
   return answer.at("result").contains("TTL");
 }
 
-// What is there then: the value, or another that was there before.
+// Returns the key's value afterwards: this value, or an earlier one.
 std::string EtcdLog::put_if_absent(
     const std::string& name,
     const std::string& value,
@@ -183,7 +183,7 @@ std::string EtcdLog::put_if_absent(
   return from_base64(range.at("kvs").at(0).value("value", ""));
 }
 
-// The first that comes makes it.
+// The first member to arrive creates the nonce.
 std::string EtcdLog::nonce() {
   const auto lease = grant(kJobTime);
   const auto found =
@@ -268,12 +268,12 @@ void EtcdLog::read(const std::function<void(const std::string&)>& take) {
   }
 }
 
-// A call whose answer was lost is made again, and finds its own value.
+// A call whose answer was lost is repeated, and finds its own value.
 void EtcdLog::append(const std::string& entry) {
   put_if_absent(kEntry + random_hex(kNonceBytes), entry, job_lease_);
 }
 
-// Others see at once that its lease has expired.
+// Other members notice immediately if the lease has expired.
 void EtcdLog::live(const std::string& member) {
   if (own_lease_.empty() || !keep_alive(own_lease_)) {
     own_lease_ = grant(silence_);
@@ -299,7 +299,7 @@ std::vector<int64_t> EtcdLog::beat(
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<int64_t> counts;
   for (const std::string& each : others) {
-    // Its lease is older than what it wrote, by which it is known here.
+    // A member gets its lease before it writes the entry that names it.
     counts.push_back(living_.count(each) != 0 ? ++counts_[each] : kDead);
   }
   return counts;
@@ -325,7 +325,7 @@ int main(int argc, char** argv) {
     std::fputs("ddprun-etcd is started by ddprun\n", stderr);
     return 2;
   }
-  std::signal(SIGPIPE, SIG_IGN); // a member that ends shall not end this
+  std::signal(SIGPIPE, SIG_IGN); // a member that ends must not end this
   curl_global_init(CURL_GLOBAL_DEFAULT);
   const auto options = ddp::helper_options(argv[2]);
   ddp::EtcdLog log(options);

@@ -5,8 +5,8 @@
 namespace ddp {
 namespace {
 
-// The largest cut <= limit that does not fall inside a UTF-8 character; bytes
-// that are no UTF-8 are cut anywhere.
+// The largest cut <= limit that is not inside a UTF-8 character; other bytes
+// are cut anywhere.
 size_t character_boundary(std::string_view text, size_t limit) {
   for (size_t cut = limit; cut + 4 > limit; --cut) {
     if (starts_character(text[cut])) {

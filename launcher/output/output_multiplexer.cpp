@@ -13,8 +13,9 @@
 namespace ddp {
 namespace {
 
-constexpr size_t kReadSize = 64 * 1024; // what a pipe holds
-// A pipe of a rank that is gone holds no more; a stranger may write for ever.
+constexpr size_t kReadSize = 64 * 1024; // a pipe's capacity
+// The pipe of an ended rank holds no more, but another process may write
+// forever.
 constexpr size_t kMaxDrained = 1024 * 1024;
 
 FileDescriptor make_event() {
@@ -158,7 +159,7 @@ void OutputMultiplexer::run() {
   signal_event(done_);
 }
 
-// A source that is not to be read must not wake us, not even at its end.
+// A source that must not be read yet must not wake the thread, even at its end.
 void OutputMultiplexer::wait() {
   std::vector<pollfd> ready{{wake_.get(), POLLIN, 0}};
   for (const auto& source : sources_) {
@@ -195,7 +196,7 @@ void OutputMultiplexer::run_tasks() {
   }
 }
 
-// False where there was nothing to read.
+// Returns false if there was nothing to read.
 bool OutputMultiplexer::read_once(Source& source) {
   if (!source.pipe) {
     return false;
@@ -208,7 +209,7 @@ bool OutputMultiplexer::read_once(Source& source) {
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
     return errno == EINTR;
   }
-  close(source); // EIO: a pseudo-terminal that all have left
+  close(source); // EIO: a pseudo-terminal that no process has open
   return false;
 }
 

@@ -17,7 +17,7 @@ namespace {
 void make_folders_of(const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
-    mkdir(path.substr(0, slash).c_str(), 0700); // or open() tells
+    mkdir(path.substr(0, slash).c_str(), 0700); // open() reports errors
   }
 }
 
@@ -44,7 +44,7 @@ bool chosen(const StreamChoice& choice, const RankStream& rank) {
   return (choice.of(rank.local_rank) & bit) != 0;
 }
 
-// In the folder of the rank's attempt, which is this run's alone.
+// In the folder of the rank's attempt, which no other run uses.
 std::unique_ptr<LogFile> open_log(
     const OutputOptions& options,
     const RankStream& rank,
@@ -170,7 +170,7 @@ void RankOutput::take(std::string_view bytes) {
   }
   now_ = std::time(nullptr);
   lines_.feed(bytes, emit_);
-  show_held_error(); // it is written at once
+  show_held_error(); // ranks write an error in one piece
 }
 
 void RankOutput::finish() {

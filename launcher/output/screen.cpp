@@ -11,13 +11,13 @@ namespace ddp {
 namespace {
 
 constexpr const char* kEraseLine = "\r\x1b[K";
-// The terminal cuts what is too long for its line.
+// The terminal cuts text that is longer than its line.
 constexpr const char* kWithoutWrap = "\x1b[?7l";
 constexpr const char* kWithWrap = "\x1b[0m\x1b[?7h";
-// Terminals do not always say that they take text again.
+// Terminals do not always report that they accept text again.
 constexpr std::chrono::milliseconds kRetryTime(500);
 
-// What moves the cursor would leave rests behind.
+// Characters that move the cursor would leave parts of the line behind.
 std::string without_controls(std::string_view text) {
   std::string shown(text);
   std::replace_if(
@@ -101,7 +101,7 @@ void Screen::message(std::string_view text) {
   to.sink.append("\n");
 }
 
-// To where a line can start.
+// Makes the output ready for a new line.
 void Screen::start_text(Output& to) {
   if (!to.drawn.empty()) {
     to.sink.append(kEraseLine);
@@ -121,7 +121,7 @@ void Screen::flush() {
   for (Output& each : outputs_) {
     flush_output(each);
   }
-  write(outputs_[0]); // news of the other
+  write(outputs_[0]); // errors of the other stream
 }
 
 void Screen::flush_output(Output& to) {

@@ -13,7 +13,7 @@ constexpr size_t kMaxTexts = 256;
 constexpr size_t kMaxQuoted = 60;
 constexpr std::string_view kStart = "error: ";
 constexpr std::string_view kWarning = "] Warning: ddp: ";
-// What errors say that all ranks throw alike.
+// Texts of errors that all ranks throw.
 constexpr std::array kOfAll{
     " differ between ranks: ",
     " differs between ranks: ",
@@ -21,13 +21,14 @@ constexpr std::array kOfAll{
     " is not the same on all ranks:",
     "the ranks made different calls: "};
 
-// Where a warning's text begins, behind the time and the place; 0: it is none.
+// The position of kWarning in a warning, after time and place; 0 if the line is
+// not a warning.
 size_t warning_in(std::string_view line) {
   const auto place = line.substr(0, 2) == "[W" ? line.find(kWarning) : 0;
   return place == std::string_view::npos ? 0 : place;
 }
 
-// As a process ends whose error nobody catches.
+// The line of an uncaught error that ends a process.
 bool is_uncaught(std::string_view line) {
   if (line.substr(0, kStart.size()) != kStart) {
     return false;
@@ -41,7 +42,7 @@ bool is_uncaught(std::string_view line) {
          });
 }
 
-// As a program that catches one writes its what().
+// The what() of an error that the program caught.
 bool is_caught(const std::string& line) {
   return without_speaker(line) != line ||
       std::any_of(kOfAll.begin(), kOfAll.end(), [&](const char* sign) {

@@ -16,8 +16,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Two jobs of one host should not meet each other. These ports are none that
-// Linux gives out by itself (32768 to 60999).
+// Two jobs of one host should not use the same port. These ports are above
+// Linux's ephemeral ports (32768 to 60999).
 int drawn_port(const NodeOptions& nodes) {
   if (nodes.first_port > 0) {
     return nodes.last_port; // others are taken from the first one on
@@ -33,7 +33,7 @@ bool is_given(const LaunchOptions& options, const std::string& name) {
   });
 }
 
-// What all hosts have in common.
+// The words that all hosts have in common.
 Words shared_words(const LaunchOptions& options) {
   Words words = {
       "--token",
@@ -66,7 +66,7 @@ Words words_of_host(
     words.push_back("--nproc-per-node=" + std::to_string(host.ranks));
     dropped.insert("nproc-per-node");
   }
-  if (index > 0) { // the folder may be the same one
+  if (index > 0) { // hosts may share the folder
     dropped.insert("report");
   }
   for (const auto& [name, word] : options.remote.given) {
@@ -87,7 +87,7 @@ std::string as_line(const Words& words) {
   return line;
 }
 
-// `env`, since not every login shell takes an assignment before a command.
+// `env`, since not every login shell accepts an assignment before a command.
 Words by_remote_shell(
     const std::string& shell,
     const std::string& host,

@@ -63,7 +63,7 @@ HostProcess::HostProcess(
   streams_[0] = {std::move(output.read_end), out};
   streams_[1] = {std::move(errors.read_end), err};
   input_ = std::move(input.write_end);
-  tell(number_ + "\n" + secret + "\n"); // a pipe takes them at once
+  tell(number_ + "\n" + secret + "\n"); // these fit into the pipe
 }
 
 std::array<int, 2> HostProcess::fds_to_poll() const {
@@ -85,7 +85,7 @@ void HostProcess::carry() {
   pass_on();
 }
 
-// Whether there was something.
+// Returns whether there was output.
 bool HostProcess::read_some(Stream& stream) {
   std::array<char, 16384> bytes;
   const ssize_t size = read(stream.source.get(), bytes.data(), bytes.size());
@@ -97,7 +97,7 @@ bool HostProcess::read_some(Stream& stream) {
   return size > 0;
 }
 
-// Whether its output has this mark, which is not passed on.
+// Removes a mark from the output. Returns whether it was there.
 bool HostProcess::take(const std::string& mark) {
   std::string& held = streams_[0].held;
   const size_t at = held.find(mark);
@@ -110,7 +110,7 @@ bool HostProcess::take(const std::string& mark) {
 void HostProcess::pass_on() {
   started_ = started_ || take(started_mark(number_));
   finished_ = finished_ || take(finished_mark(number_));
-  // What a remote shell says itself is held until it turns out to have worked.
+  // The remote shell's own output is held until ddprun has started.
   for (Stream& each : streams_) {
     if (started_) {
       pass_on(each);
@@ -118,7 +118,8 @@ void HostProcess::pass_on() {
   }
 }
 
-// Whole lines; in the end the rest as well.
+// Forwards whole lines, and also the rest if it is long or the stream has
+// ended.
 void HostProcess::pass_on(Stream& stream) {
   std::string& held = stream.held;
   const bool is_all = !stream.source || held.size() > kLongestHeld;
@@ -165,7 +166,7 @@ void HostProcess::pass_signal(int signal) {
 
 void HostProcess::tell(const std::string& text) {
   if (write(input_.get(), text.data(), text.size()) < 0) {
-    input_.reset(); // the process has ended, and will tell why
+    input_.reset(); // the process has ended; reap() follows
   }
 }
 

@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-// Those of a text, from `start` on.
+// The number of ranks in a text, from `start` on.
 int ranks_of_host(const OptionValue& value, size_t start) {
   const auto ranks = whole_number(value.text.substr(start));
   if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks) {
@@ -22,7 +22,7 @@ int ranks_of_host(const OptionValue& value, size_t start) {
   return static_cast<int>(*ranks);
 }
 
-// One that the remote shell would not take for an option of its own.
+// Whether the remote shell would take the name for a host, not an option.
 bool is_host_name(const std::string& name) {
   return !name.empty() && name[0] != '-' &&
       std::all_of(name.begin(), name.end(), [](unsigned char character) {
@@ -45,7 +45,7 @@ RemoteHost host_of(const OptionValue& value, const std::string& text) {
                 {value.source, text}, text.size() - ranks.size() + 1)};
 }
 
-// A line without its comment; none where it is empty.
+// Reads a line without its comment; does nothing if the line is empty.
 void read_line(
     const OptionValue& place,
     const std::string& line,

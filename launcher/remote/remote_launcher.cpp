@@ -18,11 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One ddprun ends when the job has ended everywhere: so long the others get to
-// end as well, and then what they need to stop their ranks.
+// A ddprun ends when the job has ended everywhere. The others may take this
+// time to end as well, and then the time that they need to stop their ranks.
 constexpr std::chrono::seconds kFollowTime(2);
 constexpr std::chrono::seconds kLastOutputTime(5);
-// After which people want to know where no ddprun has started.
+// The time after which a message names the hosts without a started ddprun.
 constexpr std::chrono::seconds kStartTime(10);
 
 class RemoteLauncher {
@@ -117,7 +117,7 @@ void RemoteLauncher::tick() {
     return;
   }
   if (!ending_ && has_output()) {
-    deadline_ = Clock::now() + kFollowTime; // a slow reader may hold them up
+    deadline_ = Clock::now() + kFollowTime; // a slow reader may delay them
     return;
   }
   if (!ending_) {
@@ -209,7 +209,7 @@ void RemoteLauncher::say_who_is_missing() {
   }
 }
 
-// A reader that does not read holds up the end of a job that went well.
+// A stalled reader delays the end of a successful job.
 void RemoteLauncher::write_last_output() {
   const auto deadline = Clock::now() + kLastOutputTime;
   for (;;) {
@@ -229,7 +229,7 @@ std::vector<pollfd> RemoteLauncher::blocked_outputs() const {
   return {{out_.blocked_fd(), POLLOUT, 0}, {err_.blocked_fd(), POLLOUT, 0}};
 }
 
-// A reader that goes away costs output, not the job.
+// If a reader closes its end, output is lost, but the job continues.
 void RemoteLauncher::write_output() {
   out_.write();
   err_.write();
@@ -242,7 +242,7 @@ bool RemoteLauncher::has_output() const {
 } // namespace
 
 int run_on_hosts(const LaunchOptions& options) {
-  // Before that, as it waits for the name server.
+  // Before signals are taken, since this waits for the name server.
   std::vector<HostCommand> commands = host_commands(options);
   take_signals();
   return RemoteLauncher(options, std::move(commands)).run();

@@ -90,8 +90,8 @@ void add_block(State& state, const char* block) {
   }
 }
 
-// FIPS 180-4: 32 raw bytes. Our own, since the launcher links no library that
-// has one.
+// FIPS 180-4: 32 raw bytes. Implemented here, since the launcher links no
+// library with SHA-256.
 std::string sha256(const std::string& text) {
   std::string padded = text + '\x80';
   while (padded.size() % kBlockSize != kBlockSize - 8) {
@@ -124,7 +124,7 @@ std::string with_length(const std::string& text) {
   return std::to_string(text.size()) + ":" + text;
 }
 
-// In a time that does not tell where they differ.
+// Takes a time that does not depend on where the texts differ.
 bool equal(const std::string& one, const std::string& other) {
   unsigned difference = one.size() == other.size() ? 0 : 1;
   for (size_t i = 0; i < one.size() && i < other.size(); ++i) {

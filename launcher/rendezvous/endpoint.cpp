@@ -30,8 +30,8 @@ struct InterfaceAddress {
   std::string address;
 };
 
-// Of interfaces that are up; those that are reached from anywhere before
-// others, IPv4 before IPv6.
+// The addresses of interfaces that are up: link-local ones last, IPv4 before
+// IPv6.
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) {
@@ -50,7 +50,7 @@ std::vector<InterfaceAddress> interface_addresses() {
   }
   std::stable_partition(
       addresses.begin(), addresses.end(), [](const InterfaceAddress& each) {
-        return each.address.find('%') == std::string::npos; // no link's own
+        return each.address.find('%') == std::string::npos; // not link-local
       });
   return addresses;
 }
@@ -112,7 +112,7 @@ std::string address_to_serve_at(
     return address_of_interface(nodes.bind);
   }
   // Debian's installer gives the machine's own name the address 127.0.1.1, and
-  // in Kubernetes a pod's name means something once the pod is ready.
+  // in Kubernetes a pod's name resolves only once the pod is ready.
   bool is_this_machine = addresses.empty() || nodes.host == host_name();
   const bool for_this_machine_alone = is_written_as_loopback(nodes.host);
   for (const std::string& each : addresses) {
@@ -182,7 +182,8 @@ std::string bound_address(const NodeOptions& nodes, const std::string& given) {
 }
 
 std::string outward_address() {
-  // Of networks for documentation, to which only a default route leads.
+  // Addresses of networks for documentation, to which only a default route
+  // leads.
   for (const char* far : {"198.51.100.1", "2001:db8::1"}) {
     std::string address = address_towards(far);
     if (!address.empty() && !is_loopback(address)) {

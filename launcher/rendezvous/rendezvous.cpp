@@ -18,14 +18,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NodeStateMachine::Action::Kind;
 
-// Of what an entry says: JSON makes of one byte six at most.
+// The maximum size of an entry's text; JSON makes at most six bytes of one.
 constexpr size_t kLongestText = 8 * 1024;
-// At least what the channel of a helper holds, with what the kernel needs for a
-// message: all that has come is read before a node is called silent.
+// At least the capacity of a helper's channel, with the kernel's cost of a
+// message: all received messages are read before a node is reported silent.
 constexpr size_t kMostBytes = 2 << 20;
 constexpr size_t kMessageCost = 256;
 
-// As others take it: in one line, without spaces.
+// As other nodes accept it: in one line, without spaces.
 std::string printable_host_name() {
   std::string name = detail::host_name();
   std::replace_if(
@@ -74,8 +74,8 @@ void Rendezvous::open_log() {
 }
 
 void Rendezvous::handle_events(Time now) {
-  // Who writes faster than this reads does not keep the agent from its signals
-  // and ranks.
+  // A writer that is faster than this loop must not keep the agent from its
+  // signals and ranks.
   for (size_t taken = 0; log_ && taken < kMostBytes;) {
     const auto event = log_->next();
     if (!event) {
@@ -118,7 +118,7 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   machine_.connected(event.own_address, event.serves, now);
 }
 
-// What others shall read where this process dies without a word.
+// The entry that others read if this process dies without leaving.
 std::string Rendezvous::last_will() const {
   Entry entry;
   entry.type = Entry::Type::kLost;
@@ -129,8 +129,8 @@ std::string Rendezvous::last_will() const {
   return authenticator_.seal(entry_text(entry));
 }
 
-// An entry that was not sealed with the job's token, that another version
-// wrote, or that comes again, is none of ours.
+// Ignores an entry that was not sealed with the job's token, that another
+// version wrote, or that is repeated.
 void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto text = authenticator_.open(sealed);
   const auto entry = text ? parse_entry(*text) : std::nullopt;
@@ -148,7 +148,7 @@ void Rendezvous::tick(Time now) {
     return due && now >= *due;
   };
   if (is_due()) {
-    handle_events(now); // or an agent that stood still would call others silent
+    handle_events(now); // else a suspended agent would report others
   }
   if (is_due()) {
     machine_.tick(now);
@@ -188,7 +188,7 @@ void Rendezvous::carry_out(const NodeStateMachine::Action& action, Time now) {
     case Kind::kOpenStore:
       open_store(now);
       break;
-    case Kind::kBeginAnew: // by a new id: who was lost does not join again
+    case Kind::kBeginAnew: // with a new id: lost nodes cannot rejoin
       machine_ = NodeStateMachine(nodes_, node_of(job_), now);
       open_log();
       break;

@@ -14,15 +14,16 @@ bool starts_with(const std::string& text, const std::string& start) {
   return text.rfind(start, 0) == 0;
 }
 
-constexpr size_t kMostSides = 4; // that are told
-// A rank's connections close, and its peers fail, so long before its end.
+constexpr size_t kMostSides = 4; // in a text
+// A rank's connections close, and its peers fail, at most this long before its
+// end.
 constexpr int64_t kClosingNs = 1'000'000'000;
 
-// What a rank does for its program, as far as it is known.
+// The known position of a rank in its program.
 struct Place {
   std::string call; // empty between calls
-  std::string after; // what it had done before, then
-  bool left = false; // by an exception: its arguments are not known any more
+  std::string after; // the activity before, if there is no call
+  bool left = false; // by an exception: its arguments are unknown
 };
 
 // Ranks that were in the same call, or in none.
@@ -32,8 +33,8 @@ struct Side {
   size_t first = 0; // of their indices
 };
 
-// Where a rank was when the first failure came. A rank that goes on after that,
-// or ends by itself, says no more where it had been.
+// The position of a rank at the first failure; unknown if the rank continued
+// after it or exited by itself.
 std::optional<Place> place_of(const RankEnd& end) {
   const bool failed = end.state.failed();
   if (end.activity.empty() || end.state.alive() ||
@@ -65,7 +66,7 @@ void add(std::vector<Side>* sides, const Place& place, int rank, size_t index) {
     return;
   }
   if (std::any_of(side + 1, sides->end(), fits)) {
-    return; // nobody knows which of these it had called
+    return; // it is unknown which of these it had called
   }
   side->ranks.push_back(rank);
   side->first = std::min(side->first, index);
@@ -76,7 +77,7 @@ void add(std::vector<Side>* sides, const Place& place, int rank, size_t index) {
 
 std::vector<Side> sides_of(const std::vector<RankEnd>& ends) {
   std::vector<Side> sides;
-  for (const bool left : {false, true}) { // those of whom most is known first
+  for (const bool left : {false, true}) { // ranks with known arguments first
     for (size_t i = 0; i < ends.size(); ++i) {
       const auto place = place_of(ends[i]);
       if (place && place->left == left) {
@@ -93,8 +94,8 @@ std::vector<Side> sides_of(const std::vector<RankEnd>& ends) {
   return sides;
 }
 
-// "rank 1 was in barrier", or of ranks that are no reason: "ranks 0,2 waited in
-// barrier".
+// "rank 1 was in barrier", or for ranks that are not the reason: "ranks 0,2
+// waited in barrier".
 std::string describe(const Side& side, bool waited) {
   const std::string was = side.ranks.size() > 1 ? " were" : " was";
   const std::string ranks = name_ranks(side.ranks);
@@ -114,7 +115,7 @@ std::string describe(const std::vector<Side>& sides, bool waited) {
   return text + (sides.size() > kMostSides ? " and others elsewhere" : "");
 }
 
-// The rank that failed first, if that follows from another rank.
+// The rank that failed first, if another rank caused its failure.
 std::optional<size_t> first_victim(const std::vector<RankEnd>& ends) {
   const auto root = root_cause(ends);
   return root && is_consequence(ends[*root]) ? root : std::nullopt;
@@ -127,7 +128,7 @@ std::string call_of(const std::string& activity) {
     return "";
   }
   if (starts_with(activity, "bucket ")) {
-    // Ranks differ in the bucket by nothing but their speed.
+    // Ranks are in different buckets only because of their speed.
     const size_t owner = std::min(activity.find(kOfReducer), activity.size());
     return "the reduction of gradients" + activity.substr(owner);
   }
@@ -136,7 +137,7 @@ std::string call_of(const std::string& activity) {
   if (object > colon || object == std::string::npos) {
     return activity.substr(0, colon);
   }
-  // The object may have a colon of its own.
+  // The object may contain a colon.
   const size_t end = activity.find("\"): ", object);
   return end == std::string::npos ? activity : activity.substr(0, end + 2);
 }

@@ -53,11 +53,11 @@ std::string report_text(const JobReport& report);
 ///  "restarts", "duration_s", "root": rank or null, "detail",
 ///  "ranks": [{"rank", "local_rank", "pid", "end", "exit_code", "signal",
 ///             "duration_s", "time_ns", "step", "activity", "message", "stack",
-///             "consequence", "stderr": [...]}]} `outcome` is "succeeded",
-///             "failed", "stopped" (by a signal), "timeout" or
-///             "infrastructure"; `root` and `detail` are from the blame if
-///             there is one; `end` is "exited", "killed" or "stopped by
-///             ddprun".
+///             "consequence", "stderr": [...]}],
+///  "signal", "max_restarts", "logs", "nodes": [{"host", "ranks"}]}
+/// `outcome` is "succeeded", "failed", "stopped" (by a signal), "timeout" or
+/// "infrastructure"; `root` and `detail` are from the blame if there is one;
+/// `end` is "exited", "killed", "stopped by ddprun" or "running".
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` (mode 0600). Readers see the old file

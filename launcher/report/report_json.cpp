@@ -19,19 +19,18 @@
 namespace ddp {
 namespace {
 
-// For a reader that does not read.
+// The time limit for a reader that stalls.
 constexpr int kWriteMilliseconds = 5000;
 
-// Whether a new file may take its place: all else is the user's, or the
-// system's.
+// Whether a new file may replace it. Links, pipes and devices are not replaced.
 bool is_replaceable(const std::string& path) {
   struct stat file {};
   return lstat(path.c_str(), &file) == 0 ? S_ISREG(file.st_mode)
                                          : errno == ENOENT;
 }
 
-// Of a regular file that a link leads to, as /dev/stdout can be: this process'
-// output if it goes there, else -1.
+// The output of this process that goes to a regular file, to which a link such
+// as /dev/stdout can lead; -1 if none does.
 int own_output(const struct stat& file) {
   struct stat own {};
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -43,7 +42,8 @@ int own_output(const struct stat& file) {
   return -1;
 }
 
-// What went to an output already stays there: that is returned, else -1.
+// Clears the regular file at `path`. If the file is an output of this process,
+// keeps the contents and returns the output, else -1.
 int clear_linked(const std::string& path) {
   struct stat file {};
   if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
@@ -56,7 +56,7 @@ int clear_linked(const std::string& path) {
   return output;
 }
 
-// Neither waits for a reader to come nor becomes the job's terminal.
+// Neither waits for a reader nor gets a controlling terminal.
 FileDescriptor open_in_place(const std::string& path) {
   return FileDescriptor(open(
       path.c_str(),
@@ -66,7 +66,7 @@ FileDescriptor open_in_place(const std::string& path) {
 
 int write_in_place(const std::string& path, const std::string& text) {
   const int output = clear_linked(path);
-  if (output >= 0) { // from where its other writers are
+  if (output >= 0) { // at the position of its other writers
     return write_all(output, text);
   }
   const FileDescriptor file = open_in_place(path);
@@ -143,7 +143,7 @@ json rank_json(const RankEnd& end) {
   return value;
 }
 
-// The rank that is to blame.
+// The rank that caused the failure.
 json root_json(const JobReport& report) {
   const auto& index = report.blame ? report.blame->index : report.root;
   return index ? json(report.ranks.at(*index).rank) : json();

@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// What would move a terminal's cursor or colour all that follows.
+// Replaces characters that would move a terminal's cursor or change its colors.
 std::string without_controls(std::string line) {
   std::replace_if(
       line.begin(),
@@ -36,7 +36,7 @@ std::string without_controls(std::string line) {
   return line;
 }
 
-// "  title: first line" and the others below it; says how many were left out.
+// "  title: first line" and the others below it; states how many were left out.
 std::string section(
     const std::string& title,
     std::vector<std::string> lines,
@@ -79,7 +79,7 @@ std::string name(const RankEnd& end) {
       std::to_string(end.pid) + ")";
 }
 
-// What the rank itself says; empty where it says nothing.
+// The rank's own reason; empty if it gives none.
 std::string reason_of(const RankEnd& end) {
   return end.error ? end.error->message : SharedErrors::last_of(end.last_lines);
 }
@@ -89,7 +89,7 @@ bool have_one_reason(const RankEnd& one, const RankEnd& other) {
   return !reason.empty() && reason == without_speaker(reason_of(other));
 }
 
-// What became of another rank than the root.
+// The end of a rank other than the root.
 std::string fate_of(const RankEnd& end, const RankEnd& root) {
   if (have_one_reason(end, root)) {
     return " failed for the same reason";
@@ -104,7 +104,7 @@ std::string fate_of(const RankEnd& end, const RankEnd& root) {
   }
 }
 
-// What became of the other ranks, by kind of end.
+// The ends of the other ranks, by kind of end.
 std::string others(const JobReport& report) {
   std::map<std::string, std::vector<int>> ranks;
   for (size_t i = 0; i < report.ranks.size(); ++i) {
@@ -167,7 +167,7 @@ std::string failure_text(const JobReport& report) {
   return text;
 }
 
-// Where every rank was.
+// The position of every rank.
 std::string timeout_text(const JobReport& report) {
   std::string text = report.detail + "; all ranks were ended";
   for (const RankEnd& end : report.ranks) {
@@ -189,7 +189,7 @@ std::string report_text(const JobReport& report) {
   std::string text;
   switch (report.reason) {
     case StopReason::kNone:
-    case StopReason::kSignal: // was said when it came
+    case StopReason::kSignal: // reported when it arrived
       return "";
     case StopReason::kFailure:
       text = report.root ? failure_text(report) : "a rank failed";

@@ -1,13 +1,13 @@
-// The one program of ddprun's that speaks to c10d's key-value store. A process
-// of its own, because loading LibTorch takes longer than all that ddprun does.
+// The program of ddprun that talks to c10d's key-value store: a separate
+// process, because loading LibTorch takes longer than all of ddprun's work.
 //
 // ddprun-store DESCRIPTOR
 //   serves a store for the ranks at a listening socket that it inherited.
 // ddprun-store --rdzv-member OPTIONS
 //   carries an agent's part of the shared log (see HelperOptions), and serves
-//   its store where the endpoint is here.
+//   its store if the endpoint is on this host.
 //
-// Each lives until it is killed, or its agent dies.
+// Each runs until it is killed or its agent dies.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -32,8 +32,9 @@
 #include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/sockets.h>
 
-/// In place of libc's, for c10d, which looks up the name of each peer for its
-/// messages: a mute name server would stop the store for ten seconds each time.
+/// Replaces libc's function for c10d, which looks up the name of each peer for
+/// its messages: a name server that does not answer would block the store for
+/// ten seconds each time.
 extern "C" __attribute__((visibility("default"))) int getnameinfo(
     const sockaddr* address,
     socklen_t size,
@@ -52,7 +53,7 @@ namespace ddp {
 namespace {
 
 constexpr std::chrono::seconds kConnectTime{10};
-// A wait for an entry is renewed that often: firewalls forget quiet
+// A wait for an entry is renewed at this interval, since firewalls forget idle
 // connections.
 constexpr std::chrono::seconds kWaitTime{30};
 constexpr std::chrono::hours kNoLimit{24};
@@ -61,15 +62,15 @@ constexpr char kPosts[] = "posts"; // a queue of entries
 constexpr char kBlock[] = "log/"; // and a number from 0 on, without holes
 constexpr char kBeat[] = "beat/"; // and a member: a counter
 constexpr size_t kNonceSize = 32; // hex digits
-// Takes the place of an empty value, and has no entry.
+// Replaces an empty value, and contains no entry.
 constexpr char kNoBlock[] = "-";
 constexpr size_t kLargestBlock = 1 << 20;
-// All members read each block. The more they are, the rarer are blocks, and the
-// more entries are in one: a start takes as many requests of each member.
+// All members read each block. With more members, blocks are rarer and contain
+// more entries, so a start takes equally many requests of each member.
 constexpr std::chrono::microseconds kPauseForMember{250};
 constexpr int64_t kMostPaused = 4096;
 
-/// Does something with a store; what goes wrong is told without c10d's advice.
+/// Runs a task on a store; throws its errors again without c10d's advice.
 template <typename Task>
 auto with_reasons(const Task& task) {
   try {
@@ -108,12 +109,12 @@ class TcpLog : public LogEngine {
   std::string read_block(uint64_t index);
 
   StorePointer server_;
-  StorePointer reader_; // blocked in a wait most of the time, so on its own
+  StorePointer reader_; // blocked in a wait most of the time, so separate
   StorePointer writer_;
   std::vector<std::string> watched_;
 };
 
-// `limit`: of the time for an answer.
+// `limit` is the time limit for an answer.
 StorePointer connect_to(
     const SocketAddress& server,
     std::chrono::milliseconds limit) {
@@ -126,7 +127,7 @@ StorePointer connect_to(
   return store;
 }
 
-// For as long as the result lives. Throws c10::Error.
+// Serves for as long as the result exists. Throws c10::Error.
 StorePointer serve_store(int listener) {
   const SocketAddress address = own_address(listener);
   c10d::TCPStoreOptions options;
@@ -137,7 +138,7 @@ StorePointer serve_store(int listener) {
   return c10::make_intrusive<c10d::TCPStore>(address.host, options);
 }
 
-// All that are there, as a block; waits for the first for some time.
+// All queued posts as a block; waits for the first one for some time.
 std::string take_posts(const StorePointer& store) {
   std::string block;
   try {
@@ -150,7 +151,7 @@ std::string take_posts(const StorePointer& store) {
       }
       waiting = waiting > 1 ? waiting - 1 : store->queueLen(kPosts);
     }
-  } catch (const c10::DistStoreError&) { // none came, or anybody took it
+  } catch (const c10::DistStoreError&) { // none, or another client took it
   }
   return block;
 }
@@ -187,7 +188,7 @@ void TcpLog::connect(
 
 void TcpLog::open(const SocketAddress& server) {
   reader_ = connect_to(server, kWaitTime);
-  // What hangs may go on: that is for the agent to judge, by missing beats.
+  // A hanging call may recover: the agent decides, by missing beats.
   writer_ = connect_to(server, kNoLimit);
 }
 
@@ -200,7 +201,7 @@ std::string TcpLog::nonce() {
   return nonce;
 }
 
-// A block has of each entry its size, a space, and the entry.
+// For each entry, a block contains its size, a space, and the entry.
 void TcpLog::read(const std::function<void(const std::string&)>& take) {
   for (uint64_t index = 0;; ++index) {
     const auto block = with_reasons([&] { return read_block(index); });
@@ -209,7 +210,7 @@ void TcpLog::read(const std::function<void(const std::string&)>& take) {
       const size_t size = std::strtoull(&block[at], &end, 10);
       at = static_cast<size_t>(end - block.data()) + 1;
       if (*end != ' ' || size > block.size() - at) {
-        break; // anybody can write there
+        break; // any process can write there
       }
       take(block.substr(at, size));
       at += size;
@@ -222,10 +223,10 @@ std::string TcpLog::read_block(uint64_t index) {
   for (;;) {
     try {
       const std::string value = reader_->get_to_str(key);
-      // To compareSet(), an empty value is a free place: fill it, so that all
-      // readers find the same there.
+      // compareSet() treats an empty value as free: fill it, so that all
+      // readers find the same value.
       return value.empty() ? reader_->compareSet(key, "", kNoBlock) : value;
-    } catch (const c10::DistStoreError&) { // none for a while
+    } catch (const c10::DistStoreError&) { // none for some time
     }
   }
 }
@@ -246,10 +247,10 @@ std::vector<int64_t> TcpLog::beat(
       keys.push_back(kBeat + each);
     }
     keys.push_back(kBeat + member);
-    // Not by add(): the store hangs up where the value is no number, and
-    // anybody can have put that there.
+    // Not by add(): the store closes the connection if the value is not a
+    // number, and any process can write such a value.
     writer_->set(keys.back(), std::to_string(count));
-    // Reading waits for keys to exist; a member's does before it posts.
+    // Reading waits for keys to exist; a member's key exists before it posts.
     if (others != watched_ && !writer_->check(keys)) {
       for (const std::string& each : keys) {
         writer_->compareSet(each, "", "0");
@@ -261,13 +262,13 @@ std::vector<int64_t> TcpLog::beat(
     for (size_t i = 0; i < others.size(); ++i) {
       const std::string text(counts[i].begin(), counts[i].end());
       const auto said = std::strtoll(text.c_str(), nullptr, 10);
-      result.push_back(std::max<int64_t>(said, 0)); // anybody can write there
+      result.push_back(std::max<int64_t>(said, 0)); // any process can write
     }
     return result;
   });
 }
 
-// By numbers: the names of the levels differ over versions.
+// Numbers, since the names of the levels differ between versions.
 constexpr int kErrors = 2;
 constexpr int kFatalErrors = 3;
 
@@ -289,14 +290,14 @@ constexpr int kFatalErrors = 3;
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const size_t count = arguments.size();
-  std::signal(SIGPIPE, SIG_IGN); // a client that dies shall not end the store
-  // Not that an address has no name, or that a client died.
+  std::signal(SIGPIPE, SIG_IGN); // a client that dies must not end the store
+  // Hides messages that an address has no name, or that a client died.
   FLAGS_caffe2_log_level = ddp::kErrors;
   const int listener = count == 1 ? std::atoi(arguments[0].c_str()) : -1;
   if (ddp::local_address(listener).port > 0) {
     ddp::serve(listener);
   }
-  // What goes wrong is told to the agent, which says it once.
+  // Errors go to the agent, which reports them once.
   FLAGS_caffe2_log_level = ddp::kFatalErrors;
   if (count == 2 && arguments[0] == "--rdzv-member") {
     ddp::TcpLog log;

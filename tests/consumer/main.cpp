@@ -21,7 +21,7 @@ bool averages_gradients(const ddp::ProcessGroup& group) {
   return mean == expected;
 }
 
-// What is saved comes back into a module with other values, on every rank.
+// Whether saved values are restored into a module with others, on every rank.
 bool restores_checkpoint(
     const std::string& path,
     const ddp::ProcessGroup& group) {

@@ -1,5 +1,5 @@
-// A program with folders and headers that are called as ddp's own are: only
-// ddp's public headers are found beside them.
+// A program whose folders and headers have the names of ddp's own: only ddp's
+// public headers are found beside them.
 
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/reducer.h>

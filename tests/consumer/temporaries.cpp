@@ -1,4 +1,5 @@
-// Does not compile: objects without a name are gone before they do anything.
+// Must not compile: objects without a name are destroyed before they do
+// anything.
 #include <ddp/amp.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/elastic.h>

@@ -1,5 +1,5 @@
 // Writes event files of two runs, of which the second resumes the first at step
-// 20, into the folder that is named.
+// 20, into the named folder.
 #include <examples/cifar10_resnet/event_file.h>
 
 #include <limits>

@@ -43,7 +43,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The checksums taken away, as other programs' files have none.
+// Removes the checksums, which other programs' files lack.
 void write_foreign(const std::string& from, const std::string& to) {
   auto bytes = read(from);
   const auto at = bytes.find("ddp.xxh3");

@@ -19,7 +19,7 @@ T load(const uint8_t* data) {
   return value;
 }
 
-// Where the content of the record begins whose local header is at `header`.
+// The start of the content of the record whose local header is at `header`.
 uint64_t content_at(const uint8_t* data, size_t size, uint64_t header) {
   if (header + kLocalHeaderSize > size) {
     return size;
@@ -28,7 +28,7 @@ uint64_t content_at(const uint8_t* data, size_t size, uint64_t header) {
       load<uint16_t>(data + header + 28);
 }
 
-// Makes the directory's CRC-32s right, so that damage goes deeper than them.
+// Corrects the directory's CRC-32s, so that the damage is not rejected by them.
 void repair_checksums(uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (size_t at = 0;; ++at) {

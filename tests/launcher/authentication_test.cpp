@@ -1,4 +1,4 @@
-// What agents of a job sign.
+// The signatures of a job's agents.
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 

@@ -1,5 +1,4 @@
-// Who is named where every rank that failed says that another one is the
-// reason.
+// The rank that is named if every failed rank names another rank as the reason.
 #include <tests/support/catch_plain.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +14,7 @@ RankEnd in(const std::string& activity, RankEnd end) {
   return end;
 }
 
-// One that says that another rank made it fail.
+// A rank that names another rank as the reason of its failure.
 RankEnd victim(int rank, const std::string& activity, int64_t time_ns) {
   RankEnd end = in(activity, ended(rank, kExit3, time_ns));
   end.error = error("timed out", time_ns);
@@ -23,7 +22,7 @@ RankEnd victim(int rank, const std::string& activity, int64_t time_ns) {
   return end;
 }
 
-// What ddprun says first, after its name; the others follow it.
+// The first line of ddprun's report, without its name.
 std::string headline(std::vector<RankEnd> ends) {
   const std::string text = report_text(report_of(std::move(ends)));
   return text.substr(0, text.find('\n'));
@@ -50,14 +49,14 @@ TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
           "  reason: timed out\n"
           "  others: rank 1 had ended with code 0; rank 2 was stopped");
   const JobReport report = report_of(ends);
-  CHECK(report.root == 0U); // whose code is the job's
+  CHECK(report.root == 0U); // its code is the job's
   const auto json = nlohmann::json::parse(report_json(report));
   CHECK(json["root"] == 1);
   CHECK(
       json["detail"] ==
       "rank 1 had ended with code 0 while ranks 0,2 waited in " + save);
 
-  // The first to leave of several; and where nobody knows what others did.
+  // The first of several to leave, if it is unknown what the others did.
   CHECK(
       headline({ended(0, 0, 30), victim(1, "", 900), ended(2, 0, 20)}) ==
       "ranks 0,2 had ended with code 0 before rank 1 failed");
@@ -66,7 +65,7 @@ TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
   CHECK(
       headline({victim(0, "", 900), ended(1, 0, 500'000'000)}) ==
       "rank 1 had ended with code 0 before rank 0 failed");
-  // One that ends later, or fails itself, is another matter.
+  // A rank that ends later, or fails itself, is not blamed.
   const std::string first = "rank 0 (pid 100) exited with code 3 after 1.5 s";
   CHECK(headline({victim(0, "", 900), ended(1, 0, 2'000'000'000)}) == first);
   CHECK(headline({ended(0, kExit3, 900), ended(1, 0, 20)}) == first);
@@ -84,7 +83,7 @@ TEST_CASE("a rank in another call than most is blamed", "[unit]") {
       headline(ends(in_barrier)) ==
       "rank 1 was in barrier while ranks 0,2 waited in save(\"net.pt\")");
   CHECK(json_root(ends(in_barrier)) == 1);
-  // Who is blamed may be the first to fail, too.
+  // The blamed rank may also be the first to fail.
   CHECK_THAT(
       report_text(report_of(ends(victim(1, "barrier", 950)))),
       Has("\n  first victim: rank 0 "));
@@ -128,7 +127,7 @@ TEST_CASE("a call is the same with and without its arguments", "[unit]") {
   CHECK(
       first("barrier", "all_reduce of 10 Float") ==
       "rank 1 was in barrier while ranks 0,2 waited in all_reduce of 10 Float");
-  // Of two, nobody knows which rank 0 had called.
+  // It is unknown which of two calls rank 0 had made.
   CHECK(
       first("all_reduce of 9 Float", "all_reduce of 10 Float") ==
       "rank 1 waited in all_reduce of 9 Float while rank 2 waited in "
@@ -171,20 +170,20 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
           "while ranks 0-1 waited in the reduction of gradients of Reducer 1, "
           "of 'a'"));
   CHECK(beside(stopped(2)) == in_bucket); // it does not use ddp
-  // What it did when it was stopped says nothing of the time before.
+  // Its activity when it was stopped does not show its activity before.
   auto obedient = in("shutdown", stopped(2));
   obedient.state = RankState();
   obedient.state.asked_to_stop();
   obedient.state.ended(0, 1600ms);
   CHECK(beside(obedient) == in_bucket);
   CHECK(beside(victim(2, "after step 4", 9000)) == in_bucket);
-  // A failure of one's own is the reason, whatever the others called.
+  // A rank's own failure is the reason, whatever the others called.
   CHECK(
       headline(
           {ended(0, kExit3, 900),
            in("barrier", stopped(1)),
            victim(2, "save", 1)}) == first);
-  // While ranks run, nobody knows where they will be.
+  // While ranks run, their next calls are unknown.
   CHECK_FALSE(
       blame_caller({victim(0, "save", 1), victim(1, "barrier", 2), RankEnd()}));
 }

@@ -1,4 +1,4 @@
-// Many jobs, one after the other, and what they leave.
+// Many jobs, one after the other, and what they leave behind.
 #include <tests/support/catch_plain.h>
 
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 namespace ddp::test::cycles_test {
 
-// A job that ends in one of several ways, of which some are violent.
+// A job that ends in one of several ways, some of them violent.
 void run_job(int number, const std::string& folder) {
-  // Its children are deaf to SIGTERM.
+  // Its children ignore SIGTERM.
   LaunchedJob job(
       words(
           "--nproc-per-node " + std::to_string(1 + number % 4) +
@@ -25,7 +25,7 @@ void run_job(int number, const std::string& folder) {
     kill(target[way - 1], way == 1 ? SIGINT : SIGKILL);
   }
   if (way == 1) {
-    job.send(SIGINT); // at once: they are deaf to the first
+    job.send(SIGINT); // immediately: they ignore the first
     job.send(SIGINT);
   }
   const int code = way == 2 ? job.wait_unread() : job.wait();

@@ -1,4 +1,4 @@
-// Where a node listens for others, on the addresses that this machine has.
+// The addresses of this machine at which a node listens for others.
 #include <tests/support/catch_plain.h>
 #include <tests/support/free_port.h>
 
@@ -30,7 +30,7 @@ std::string address_of(const Listener& listener) {
   return local_address(listener.socket.get()).host;
 }
 
-// For documentation, so no machine's.
+// Reserved for documentation, so no machine has it.
 constexpr const char* kElsewhere = "203.0.113.7";
 
 TEST_CASE("hosts have addresses", "[unit]") {
@@ -96,7 +96,7 @@ TEST_CASE("--bind says where the endpoint is", "[unit]") {
   const auto listener = listen_for(nodes);
   REQUIRE(listener);
   CHECK(address_of(*listener) == "127.0.0.1");
-  nodes.hosts_log.reset(); // that it is here it does not say
+  nodes.hosts_log.reset(); // --bind alone does not imply this host
   CHECK_FALSE(listen_for(nodes));
 }
 

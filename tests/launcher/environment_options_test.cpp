@@ -70,7 +70,7 @@ TEST_CASE("answers and --env have no variable", "[unit]") {
   CHECK(options.env.empty());
 }
 
-// What --help says.
+// The text of --help.
 
 TEST_CASE("every option of the docs is in --help, once", "[unit]") {
   const std::string help = parse({"--help"}).answer;

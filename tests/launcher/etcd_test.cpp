@@ -1,4 +1,4 @@
-// Nodes that meet in an etcd.
+// Nodes whose rendezvous is in an etcd.
 #include <tests/support/catch_plain.h>
 
 #include <common/poll_until.h>
@@ -39,7 +39,7 @@ class Etcd {
     return all;
   }
 
-  /// As if it had lost its power.
+  /// Ends a member as a loss of power would.
   void end(int member) {
     members_.erase(member);
   }
@@ -48,8 +48,8 @@ class Etcd {
     return folder_ / ("m" + std::to_string(member));
   }
 
-  /// Runs Python code, which has `call(path, request)` and `key(text)`; what it
-  /// writes.
+  /// Runs Python code, which has `call(path, request)` and `key(text)`; returns
+  /// its output.
   std::string run(const std::string& code) const {
     const std::string script = folder_ / "script.py";
     write_text(script, R"(
@@ -79,7 +79,7 @@ def call(path, request):
     return fs::exists(fs::path(DDPRUN_PATH).parent_path() / "ddprun-etcd");
   }
 
-  // It ends with this process.
+  // The etcd ends with this process.
   void start(int member, const std::string& options) {
     const auto client =
         (options.empty() ? "http://" : "https://") + clients_[member];
@@ -122,7 +122,7 @@ Jobs start(
   return jobs;
 }
 
-/// One agent that does not get far: its exit code.
+/// Starts one agent, which must fail; returns its exit code.
 int fails_with(
     const Etcd& etcd,
     const std::string& options,
@@ -139,7 +139,7 @@ TEST_CASE("nodes meet in an etcd, and leave nothing there") {
   const std::string keys =
       "print(call('kv/range', {'key': key('ddp/'), 'range_end': key('ddp0'),"
       " 'count_only': True}).get('count', 0))";
-  for (int i = 0; i < 2; ++i) { // of one name
+  for (int i = 0; i < 2; ++i) { // with the same name
     auto jobs = start(
         3, etcd, "--nnodes=3 --rdzv-id=job", "echo rank $RANK of $WORLD_SIZE");
     std::string output;

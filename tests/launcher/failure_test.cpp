@@ -1,4 +1,4 @@
-// How a job ends when something in it dies or makes no progress.
+// The end of a job of which a part dies or makes no progress.
 #include <tests/support/catch_plain.h>
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
   CHECK(job.wait() == 3);
   CHECK(Clock::now() - before < std::chrono::seconds(10));
   const auto lines = lines_of(job.err());
-  REQUIRE(lines.size() == 2); // at a glance
+  REQUIRE(lines.size() == 2); // readable at a glance
   CHECK_THAT(lines[0], Has("ddprun: rank 2 (pid "));
   CHECK_THAT(lines[0], Has(") exited with code 3 after "));
   CHECK(lines[1] == "  others: ranks 0-1,3 were stopped");
@@ -44,7 +44,7 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   const pid_t later = job.worker(1);
   const pid_t earlier = job.worker(3);
   const pid_t agent = job.agent();
-  REQUIRE(kill(agent, SIGSTOP) == 0); // finds both dead at once
+  REQUIRE(kill(agent, SIGSTOP) == 0); // finds both dead together
   kill(earlier, SIGKILL);
   wait_for_death(earlier);
   kill(later, SIGSEGV);
@@ -55,8 +55,7 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
 }
 
-// A shell that starts a server and then turns into ddprun: `serve & exec
-// ddprun`.
+// A shell that starts a server and then becomes ddprun: `serve & exec ddprun`.
 TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
   const Pipe news = make_pipe();
   JobSetup setup;
@@ -130,7 +129,7 @@ TEST_CASE("every end has its report", "[failure]") {
       words("--nproc-per-node 4 --report '" + file + "' WORKER family"));
   job.wait_for_output("ready", 4);
   kill(job.agent(), SIGKILL);
-  CHECK(job.wait() == 128 + SIGKILL); // and leaves nothing
+  CHECK(job.wait() == 128 + SIGKILL); // and leaves nothing behind
   CHECK_THAT(job.err(), Has("the agent (pid "));
   CHECK_THAT(read_text(file), Has("\"infrastructure\""));
 }

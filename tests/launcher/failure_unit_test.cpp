@@ -1,4 +1,4 @@
-// What is told of ranks that failed.
+// Reports about failed ranks.
 #include <tests/support/catch_plain.h>
 
 #include <dlfcn.h>
@@ -41,13 +41,13 @@ TEST_CASE(
   CHECK(root_cause({told_by_lines, origin}) == 1U);
   told_by_lines.state = RankState();
   told_by_lines.state.ended(SIGSEGV, 1s);
-  CHECK(root_cause({told_by_lines, origin}) == 0U); // a crash is its own
+  CHECK(root_cause({told_by_lines, origin}) == 0U); // a crash is its own reason
 
   // The error comes before the end.
   auto slow = ended(0, kExit3, 100);
   slow.error = error("first", 7);
   CHECK(root_cause({slow, ended(1, kExit3, 50)}) == 0U);
-  // Stopped while it was unwinding.
+  // A rank that was stopped while it was unwinding.
   auto unwinding = stopped(2);
   unwinding.error = error("first of all", 3);
   CHECK(root_cause({slow, ended(1, kExit3, 50), unwinding}) == 2U);
@@ -102,7 +102,7 @@ TEST_CASE("frames that a program could not name are named", "[unit]") {
   const std::string named = name_frames(frame + "\n#1 main", self);
   CHECK_THAT(named, Has("some_function"));
   CHECK_THAT(named, Has("+0x1 " + place + "\n#1 main"));
-  // Others' frames, and addresses behind the end, stay.
+  // Frames of other files, and addresses beyond the end, do not change.
   for (const std::string text :
        {"#0 ?? (libc.so.6+0x12)",
         "#0 ?? (launcher_tests+0xfffffffffff0)",
@@ -114,7 +114,7 @@ TEST_CASE("frames that a program could not name are named", "[unit]") {
   CHECK(name_frames(frame, "") == frame);
   CHECK(name_frames(frame, "/no/launcher_tests") == frame);
 
-  // Of a damaged file it makes what it can, and does not read beyond.
+  // Uses what is left of a damaged file, and does not read beyond its end.
   const TemporaryFolder folder;
   const std::string copy = folder / "launcher_tests";
   fs::copy_file(self, copy);
@@ -154,7 +154,7 @@ TEST_CASE("an error file that nests deep is none", "[unit]") {
       CHECK_FALSE(read_error_file(write_error(folder, text)));
     }
   }
-  // What others write as no text is told as it stands.
+  // A message of others that is not a text is reported unchanged.
   const auto file =
       read_error_file(write_error(folder, R"({"message": [[1], {"a": 2}]})"));
   REQUIRE(file);
@@ -242,7 +242,7 @@ TEST_CASE("texts are compared without the rank that says them", "[unit]") {
   CHECK(
       without_speaker("c10::DistBackendError: rank 1 of 3 on host a: x\ny") ==
       "c10::DistBackendError: x\ny");
-  // What is told of another rank is of the text.
+  // A mention of another rank belongs to the text.
   for (const std::string text :
        {"",
         "lost",

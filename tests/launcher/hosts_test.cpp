@@ -1,5 +1,5 @@
-// What --hosts and --hostfile mean, what is run on each host, and such jobs on
-// hosts that all are this machine.
+// The meaning of --hosts and --hostfile, the command for each host, and jobs
+// whose hosts are all this machine.
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/launch_error.h>
@@ -116,7 +116,7 @@ TEST_CASE("a host's job ends with its exit code", "[start]") {
 }
 
 TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
-  // Whose ddprun is then killed, as by a host that goes down.
+  // The rank's ddprun is then killed, as if the host went down.
   const TemporaryFolder folder;
   const std::string shown = folder / "shown";
   LaunchedJob job(

@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kPatience(20);
 constexpr std::chrono::milliseconds kInterval(1);
 constexpr std::chrono::seconds kPatienceForDeath(5);
 
-// False where it is still alive at the deadline.
+// Returns false if the process is still alive at the deadline.
 bool dies_until(pid_t pid, Clock::time_point deadline) {
   const FileDescriptor process = open_process(pid);
   pollfd ended{process.get(), POLLIN, 0};
@@ -96,7 +96,7 @@ void LaunchedJob::start(
     dup2(setup.terminal ? terminal : in.read_end.get(), STDIN_FILENO);
     dup2(setup.terminal ? terminal : out.write_end.get(), STDOUT_FILENO);
     dup2(setup.terminal ? terminal : err.write_end.get(), STDERR_FILENO);
-    if (setup.terminal) { // make it ours, so that ^C works
+    if (setup.terminal) { // as controlling terminal, so that ^C works
       out_pipe_.reset();
       login_tty(terminal);
     }
@@ -119,7 +119,7 @@ void LaunchedJob::start(
 
 LaunchedJob::~LaunchedJob() {
   if (pid_ > 0) {
-    kill(pid_, SIGKILL); // which may not carry the mark yet
+    kill(pid_, SIGKILL); // it may not have the mark yet
   }
   for (pid_t pid : processes_with(mark_)) {
     kill(pid, SIGKILL);
@@ -182,7 +182,7 @@ bool LaunchedJob::read_some(Clock::time_point deadline) {
     const ssize_t size = read(pipes[i]->get(), buffer, sizeof buffer);
     if (size > 0) {
       texts[i]->append(buffer, static_cast<size_t>(size));
-    } else if (size == 0 || errno == EIO) { // EIO: a terminal left by all
+    } else if (size == 0 || errno == EIO) { // EIO: a closed terminal
       pipes[i]->reset();
     }
   }

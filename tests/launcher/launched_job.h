@@ -15,7 +15,7 @@ namespace ddp::test {
 
 using Clock = std::chrono::steady_clock;
 
-/// How a test starts ddprun.
+/// The way in which a test starts ddprun.
 struct JobSetup {
   Environment environment;
   std::string stdin_text = {};
@@ -25,7 +25,7 @@ struct JobSetup {
   std::function<void()> before_exec = {};
 };
 
-/// A ddprun under test. All its processes carry a mark in their environment by
+/// A ddprun under test. All its processes have a mark in their environment, by
 /// which those that outlive it are found. Every wait has a deadline, after
 /// which the calls throw.
 class LaunchedJob {
@@ -35,39 +35,39 @@ class LaunchedJob {
       const std::vector<std::string>& arguments,
       const JobSetup& setup = {});
 
-  /// Kills whatever is left.
+  /// Kills all remaining processes.
   ~LaunchedJob();
 
   pid_t pid() const {
     return pid_;
   }
   pid_t agent() const;
-  /// Its store's process, which there is once all ranks are started.
+  /// Its store's process, which exists once all ranks are started.
   pid_t store() const;
 
-  /// The pid that the worker of this rank said it has.
+  /// The pid that the worker of this rank has printed.
   pid_t worker(int rank);
 
   void send(int signal) const;
 
-  /// Reads until the output (or at a terminal, all it shows) has this text
-  /// `count` times.
+  /// Reads until the output (or the terminal's contents) has this text `count`
+  /// times.
   void wait_for_output(const std::string& text, int count = 1);
 
-  /// Reads to the end and waits for ddprun: its exit code, or -signal. Throws
-  /// where a process of it is left after five seconds.
+  /// Reads to the end and waits for ddprun. Returns its exit code, or -signal.
+  /// Throws if a process of it is left after five seconds.
   int wait();
 
   /// Sends a signal first.
   int wait_after(int signal);
 
-  /// Waits for ddprun without reading what it writes.
+  /// Waits for ddprun without reading its output.
   int wait_unread();
 
-  /// Whether all its processes are gone within five seconds.
+  /// Whether all its processes end within five seconds.
   bool leaves_nothing() const;
 
-  /// Waits until half of what the pipe can hold of its output is unread.
+  /// Waits until the pipe of its output is half full.
   void wait_until_half_full() const;
 
   void close_output();
@@ -106,11 +106,11 @@ inline LaunchedJob shell(
 /// Waits until this process is dead (a zombie counts); throws after 5 s.
 void wait_for_death(pid_t pid);
 
-/// Waits until this process is stopped ('T') or in whatever other state of
-/// proc(5); throws after 20 s.
+/// Waits until this process is stopped ('T') or in another state of proc(5);
+/// throws after 20 s.
 void wait_for_state(pid_t pid, const std::string& states);
 
-/// The process that started this one; 0 where there is none.
+/// The parent of this process; 0 if there is none.
 pid_t parent_of(pid_t pid);
 
 /// The lines of `text`, in order.

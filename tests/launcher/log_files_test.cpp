@@ -12,7 +12,7 @@ namespace ddp::test::log_files_test {
 
 namespace fs = std::filesystem;
 
-// The folder of the one run that left one there.
+// The folder of the only run.
 fs::path run_in(const TemporaryFolder& folder) {
   REQUIRE(folder.names().size() == 1);
   return folder / *folder.names().begin();
@@ -28,7 +28,7 @@ TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
         " exec sleep 60");
     CHECK(job.wait() == 7);
     CHECK(job.out().empty());
-    // The report has what the last attempt said, though it went into files.
+    // The report has the last attempt's output, although it went into files.
     CHECK_THAT(
         job.err(), Has("stderr: attempt 1\n  others: rank 0 was stopped"));
     CHECK_THAT(job.err(), Has("  logs: " + folder.path()));

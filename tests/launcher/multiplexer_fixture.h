@@ -29,7 +29,7 @@ inline bool readable(int fd, int milliseconds) {
   return poll(&polled, 1, milliseconds) > 0;
 }
 
-// What a reader of ddprun's output gets.
+// A reader of ddprun's output.
 class Reader {
  public:
   explicit Reader(FileDescriptor fd) : fd_(std::move(fd)) {}
@@ -79,7 +79,7 @@ class Reader {
   std::string text_;
 };
 
-// As in ddprun, while it lasts.
+// Ignores SIGPIPE, as ddprun does.
 struct WithoutSigpipe {
   sighandler_t before = std::signal(SIGPIPE, SIG_IGN);
   ~WithoutSigpipe() {
@@ -115,7 +115,7 @@ struct PumpTest {
   }
 
   void finish() {
-    std::thread closing([this] { // which waits until all is read
+    std::thread closing([this] { // it waits until all is read
       multiplexer.reset();
       out_pipe.write_end.reset();
       err_pipe.write_end.reset();
@@ -130,7 +130,7 @@ struct PumpTest {
 inline PseudoTerminal open_terminal() {
   try {
     return make_rank_pty();
-  } catch (const std::exception& error) { // some containers have none
+  } catch (const std::exception& error) { // some containers lack them
     skip(error.what());
   }
 }
@@ -168,7 +168,8 @@ inline void say(const FileDescriptor& rank, const std::string& text) {
   REQUIRE(write_all(rank.get(), text) == 0);
 }
 
-// Writes until the pipe takes no more for a second; how much it took.
+// Writes until the pipe accepts no more for a second; returns the number of
+// accepted bytes.
 inline size_t flood(const FileDescriptor& rank, size_t enough) {
   fcntl(rank.get(), F_SETFL, O_NONBLOCK);
   const std::string text(4095, 'x');

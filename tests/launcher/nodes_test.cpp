@@ -1,4 +1,4 @@
-// How options say which nodes a job has, and where they meet.
+// Options for the nodes of a job and their rendezvous.
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/rank_environment.h>
@@ -116,7 +116,7 @@ TEST_CASE("node 0's address is an endpoint, too", "[unit]") {
   CHECK(options.nodes.port == 29500);
   CHECK(options.nodes.rank == 2);
   CHECK(options.nodes.hosts_log == false);
-  CHECK(options.master_addr == "127.0.0.1"); // of one-node jobs
+  CHECK(options.master_addr == "127.0.0.1"); // for one-node jobs
   const NodeOptions first = nodes_of(
       "--node-rank=0",
       {{"PET_NNODES", "3"},

@@ -9,7 +9,7 @@
 
 namespace ddp::test {
 
-/// "EXIT CODE: WORDS" of the LaunchError that `call` throws, "no error" for
+/// "EXIT CODE: TEXT" of the LaunchError that `call` throws, "no error" for
 /// none.
 template <typename Call>
 std::string launch_error_of(const Call& call) {
@@ -21,7 +21,7 @@ std::string launch_error_of(const Call& call) {
   return "no error";
 }
 
-/// What `ddprun arguments...` means in this environment.
+/// The options of `ddprun arguments...` in this environment.
 inline LaunchOptions parse(
     const std::vector<std::string>& arguments,
     const Variables& environment = {}) {
@@ -33,7 +33,7 @@ inline LaunchOptions parse(
       static_cast<int>(argv.size()), argv.data(), environment_of(environment));
 }
 
-/// The error with which that is refused as wrong usage.
+/// The usage error of `ddprun arguments...`.
 inline std::string usage_error_of(
     const std::vector<std::string>& arguments,
     const Variables& environment = {}) {
@@ -43,7 +43,7 @@ inline std::string usage_error_of(
   return error;
 }
 
-/// Checks that `ddprun line` is refused as wrong usage, with this text.
+/// Checks that `ddprun line` is rejected as wrong usage, with this text.
 inline void check_refused(
     const std::string& line,
     const std::string& text,

@@ -1,4 +1,4 @@
-// What command lines mean.
+// The meaning of command lines.
 #include <tests/support/catch_plain.h>
 
 #include <tests/launcher/option_parsing.h>
@@ -91,7 +91,7 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         "-t 0:1,4-2:1 x",
         "--local-ranks-filter 0,a x",
         "--numa-binding cores x",
-        "--master-addr 0.0.0.0 x", // nobody can connect to these
+        "--master-addr 0.0.0.0 x", // no rank can connect to these
         "--master-addr :: x",
         "--output tty x",
         "--env NAME x",

@@ -24,7 +24,7 @@ TEST_CASE("streams go into files as well, or alone", "[unit]") {
   CHECK(lines_of(test.out.text()).size() == 4);
   CHECK(count_of(test.out.text(), "[0] 0\n") == 1);
   CHECK(count_of(test.out.text(), "[1] part\n") == 1);
-  CHECK(test.err.text() == "[1] 1\n[1] part\n"); // tee'd goes before redirected
+  CHECK(test.err.text() == "[1] 1\n[1] part\n"); // --tee precedes --redirects
   CHECK(read_text(folder / "logs/attempt_4/0/stderr.log") == raw + "0\npart");
   CHECK(read_text(folder / "logs/attempt_4/1/stderr.log") == raw + "1\npart");
   CHECK(read_text(folder / "logs/attempt_4/1/stdout.log") == raw + "1\npart");
@@ -70,8 +70,8 @@ struct Said {
   int attempt = 0;
 };
 
-// Ranks say errors, one after the other, each with a line of its own. `at_end`
-// is ddprun's last message.
+// Ranks print errors, one after the other, each followed by a separate line.
+// `at_end` is ddprun's last message.
 void check_shown(
     PumpTest& test,
     const std::vector<Said>& all,
@@ -98,15 +98,15 @@ TEST_CASE("an error of several ranks is shown once", "[unit]") {
   PumpTest test(options);
   const std::string same = "error: c10::Error: no file\n  rank 1 has it\n";
   const std::string other = "error: c10::Error: no file\n  rank 2 has it\n";
-  // A program's own line may come on many ranks.
+  // Many ranks may print the same line of a program.
   const std::string own = "error: no file\n";
   check_shown(
       test,
       {{0, same, true},
        {1, same, false},
        {1, other, true},
-       {0, same, true}, // its own, again
-       {1, same, true, 1}, // another attempt's
+       {0, same, true}, // the same rank again
+       {1, same, true, 1}, // another attempt
        {0, own, true},
        {1, own, true}});
   for (const char* attempt : {"logs/attempt_0", "logs/attempt_1"}) {
@@ -176,9 +176,9 @@ TEST_CASE("each attempt has streams of its own", "[unit]") {
     const std::string name = "attempt " + std::to_string(attempt);
     say(held, name + "\nlast words");
     CHECK_FALSE(readable(test.multiplexer->done_fd(), 0));
-    test.drain(); // though the pipe is still open
+    test.drain(); // although the pipe is still open
     CHECK(test.multiplexer->last_lines(1) == Texts{name, "last words"});
-    CHECK(write(held.get(), "x", 1) == -1); // and has no reader any more
+    CHECK(write(held.get(), "x", 1) == -1); // it has no reader any more
     expected.insert(expected.end(), {"[1] " + name, "[1] last words"});
   }
   CHECK(test.multiplexer->last_lines(0).empty());
@@ -229,7 +229,7 @@ TEST_CASE("a reader that does not read costs no memory", "[unit]") {
   const size_t taken = flood(held, much);
   CHECK(taken > 1'000'000);
   CHECK(taken < 2'000'000);
-  // All else goes on.
+  // Everything else continues.
   CHECK(flood(test.rank(1), much) >= much);
   say(test.rank(0, Stream::kErr), "what went wrong\n");
   test.multiplexer->message("ddprun: news");
@@ -266,7 +266,7 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
     multiplexer.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
     taken = flood(pipe.write_end, 20'000'000);
     CHECK(taken < 3'000'000);
-    multiplexer.drain(); // also now, which a write that waits would prevent
+    multiplexer.drain(); // works, as no write waits
     CHECK(readable(multiplexer.done_fd(), kReadPatience));
     CHECK((fcntl(ours.get(), F_GETFL) & O_NONBLOCK) == 0);
     multiplexer.message("ddprun: the end");

@@ -1,4 +1,4 @@
-// What becomes of the ranks' output.
+// The output of ranks.
 #include <tests/support/catch_plain.h>
 
 #include <tests/launcher/launched_job.h>

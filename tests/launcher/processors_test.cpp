@@ -69,7 +69,7 @@ TEST_CASE("a control group of version 1 bounds the CPUs", "[unit]") {
   CHECK(std::isinf(cpu_quota(root.path())));
   root.write(group + "cpu.cfs_quota_us", "150000");
   CHECK(cpu_quota(root.path()) == 1.5);
-  // As a container sees it: the path is the host's.
+  // In a container, the path is the host's.
   root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000");
   root.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   CHECK(cpu_quota(root.path()) == 0.25);
@@ -96,13 +96,13 @@ TEST_CASE("ranks follow what is there", "[unit]") {
   CHECK_THROWS_AS(count("xpu", std::nullopt), LaunchError);
 }
 
-// Which CPUs and memory ranks get, on computers made of files.
+// The CPUs and memory of ranks, on computers made of files.
 
-/// With processors and graphics cards.
+/// A computer with CPUs and GPUs.
 struct Computer : FakeRoot {
   Computer() = default;
-  /// Two sockets of two nodes of four cores of two threads; two cores share a
-  /// cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
+  /// Two sockets, each of two nodes of four cores with two threads; two cores
+  /// share a cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
   explicit Computer(bool has_gpus) {
     for (int id = 0; id < 32; ++id) {
       const int core = id % 16;
@@ -285,7 +285,7 @@ TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
           "CPUs 0-5,16-21, memory of nodes 0-1",
           "CPUs 6-10,22-26, memory of nodes 1-2",
           "CPUs 11-15,27-31, memory of nodes 2-3"});
-  // More ranks than cores part the threads, and then share them.
+  // More ranks than cores divide the threads, and then share them.
   const Texts threads = places(root, {Binding::kShare, 31});
   CHECK(threads[0] == "CPUs 0,16, memory of node 0");
   CHECK(threads[1] == "CPU 1, memory of node 0");
@@ -330,7 +330,7 @@ TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
         Has("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list "
             "cannot be read"));
   }
-  // A virtual machine: one node without a number, caches untold.
+  // A virtual machine: one node without a number, unknown caches.
   const Computer plain;
   const std::string cpu = "/sys/devices/system/cpu/cpu";
   plain.write(cpu + "0/topology/thread_siblings_list", "0");

@@ -1,4 +1,4 @@
-// What a command runs.
+// The program that a command runs.
 #include <tests/support/catch_plain.h>
 
 #include <launcher/cli/program.h>
@@ -22,7 +22,7 @@ struct Script : TemporaryFolder {
   }
 };
 
-// Any executable will do for Python.
+// Any executable can replace Python.
 const std::map<std::string, std::string> kPython = {{"PYTHON_EXEC", "/bin/sh"}};
 
 TEST_CASE("Python runs scripts and modules", "[unit]") {
@@ -53,7 +53,7 @@ TEST_CASE("programs run as they are", "[unit]") {
     CHECK(program.file.find('/') != std::string::npos);
     CHECK(program.arguments == Texts{"sh", "train.py"});
   }
-  const Script script; // which nobody may execute
+  const Script script; // it is not executable
   CHECK_THAT(
       failure_of(ProgramKind::kExecutable, {script.file}),
       Has("126: " + script.file));

@@ -1,5 +1,5 @@
-// Every order of a few events, from a job of three nodes that runs: what one
-// node writes, reads and does against what the others do, and faults between.
+// Every order of a few events in a running job of three nodes: the writes,
+// reads and actions of each node, and faults.
 
 #include <deque>
 #include <unordered_set>
@@ -18,12 +18,12 @@ enum class Event {
   kWrite, // what it posted first reaches the log
   kRead, // the log's next entry
   kOpenStore, // for the ranks
-  kStopped, // its ranks are gone
+  kStopped, // its ranks have ended
   kFail, // a rank
   kCrash,
   kLeave,
-  kFinish, // all of its ranks
-  kTime, // passes until a node acts; of no node
+  kFinish, // all its ranks
+  kTime, // passes until a node acts; not an event of a node
 };
 
 struct Node {
@@ -38,7 +38,7 @@ struct Node {
   bool is_connected = true;
   bool is_stopping = false;
   bool is_opening = false;
-  size_t past = 0; // a hash of all that it was told
+  size_t past = 0; // a hash of all its events
 };
 
 /// Copies share the nodes that they do not change.
@@ -68,7 +68,7 @@ struct Job {
         0x100000001b3;
   }
 
-  /// Equal where all nodes were told the same, in the same order each.
+  /// Equal if each node had the same events in the same order.
   size_t key() const {
     size_t hash = combined(log_hash, now.time_since_epoch() / seconds(1));
     for (const auto& node : nodes) {
@@ -78,7 +78,7 @@ struct Job {
     return hash;
   }
 
-  /// To be changed: this job's alone.
+  /// A node to change, which only this job has.
   Node& own(int index) {
     auto& node = nodes[index];
     if (node.use_count() > 1) {
@@ -203,7 +203,7 @@ struct Job {
     check();
   }
 
-  /// A second at a time; nodes that live are heard.
+  /// Passes seconds; living nodes send beats.
   void pass_time() {
     const auto posted = [&] {
       size_t count = 0;
@@ -234,7 +234,7 @@ struct Job {
   }
 
   /// At most one plan has all of its nodes running, and the ranks of a plan
-  /// start when those of the one before are gone on its nodes.
+  /// start after the ranks of the previous one have ended on its nodes.
   void check() {
     std::set<std::pair<int, std::string>> whole;
     for (const auto& node : nodes) {
@@ -255,8 +255,8 @@ struct Job {
     fault += whole.size() > 1 ? "two parts of the job run; " : "";
   }
 
-  /// What is under way happens, one round; whether anything did. Ranks take
-  /// their time to stop.
+  /// Runs one round of pending events; returns whether there were any. Ranks
+  /// need time to stop.
   bool settle_once() {
     for (const auto event :
          {Event::kWrite, Event::kRead, Event::kOpenStore, Event::kStopped}) {
@@ -285,8 +285,8 @@ struct Explorer {
   Explorer(int its_depth, bool with_finishes)
       : depth(its_depth), finishes(with_finishes) {}
 
-  int depth; // how many events
-  bool finishes; // whether ranks may
+  int depth; // the number of events
+  bool finishes; // whether ranks may finish
   std::unordered_set<size_t> seen;
   size_t ends = 0;
 
@@ -320,13 +320,13 @@ struct Explorer {
     }
   }
 
-  /// Whatever has happened, the job runs on the nodes that live, waits for
-  /// enough of them, or ends on all.
+  /// After any events, the job runs on the living nodes, waits for enough of
+  /// them, or ends on all.
   void end(Job job) {
     ++ends;
     for (int idle = 0; idle < 4;) {
       if (!seen.insert(Job::combined(job.key(), 15 + idle)).second) {
-        return; // an end that was looked at led there, too
+        return; // an earlier end also led there
       }
       if (job.settle_once()) {
         idle = 0;

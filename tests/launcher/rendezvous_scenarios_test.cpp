@@ -1,4 +1,4 @@
-// What becomes of a job when nodes join, leave, crash and are cut off: cases.
+// Cases of jobs whose nodes join, leave, crash and are cut off.
 #include <tests/launcher/simulated_job.h>
 
 namespace ddp::test::rendezvous_scenarios_test {
@@ -7,7 +7,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Job = SimulatedJob;
 
-// One all of whose nodes have ranks that run.
+// A job of which all nodes have running ranks.
 struct RunningJob : Job {
   RunningJob(const SimulatedOptions& settings, int nodes, unsigned seed = 1)
       : Job(settings, nodes, seed) {
@@ -16,7 +16,7 @@ struct RunningJob : Job {
   }
 };
 
-// All nodes that live end, with this code.
+// Requires that all living nodes end with this code.
 void require_end(Job& job, int code) {
   std::vector<int> living;
   for (int i = 0; i < job.count(); ++i) {
@@ -59,7 +59,7 @@ TEST_CASE(
   require_end(job, 3);
 }
 
-// How it ended is known before the log is lost.
+// The reason of the end is known before the log is lost.
 TEST_CASE("A job that fails as its log's host leaves ends", "[unit]") {
   for (unsigned seed = 0; seed < 20; ++seed) {
     RunningJob job(settings(1, 2), 2, seed);
@@ -70,7 +70,8 @@ TEST_CASE("A job that fails as its log's host leaves ends", "[unit]") {
   }
 }
 
-// Which the loss of a node explains: without the signal others would go on.
+// The loss of a node explains them: without the signal, the others would
+// continue.
 TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
   RunningJob job(settings(2, 3), 3);
   job.crash(2);
@@ -104,7 +105,7 @@ TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
   require_end(job, 0);
 }
 
-// Whose log is served for some time, until all have read how the job ended.
+// The old log is served for some time, until all have read how the job ended.
 TEST_CASE("The next job begins where one has just ended", "[unit]") {
   const bool is_fixed = GENERATE(true, false);
   for (unsigned seed = 1; seed <= 100; ++seed) {
@@ -159,7 +160,7 @@ TEST_CASE(
   const bool waits_already = GENERATE(false, true);
   for (unsigned seed = 1; seed <= 100; ++seed) {
     CAPTURE(waits_already, seed);
-    // A fixed job refuses nodes while it runs.
+    // A fixed job rejects nodes while it runs.
     RunningJob job(at_server(settings(waits_already ? 1 : 2, 2)), 2, seed);
     const auto add_next = [&] {
       job.add_node();
@@ -216,7 +217,7 @@ TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
     CAPTURE(i, job.history());
     REQUIRE(job.node(i).exit_code == 75);
   }
-  if (!job.lives(0)) { // it begins anew
+  if (!job.lives(0)) { // the job restarts
     job.add_node(true);
     job.add_node();
     job.run_for(seconds(20));
@@ -250,7 +251,7 @@ TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
   CHECK(lost(kDead) == "b");
 }
 
-// However many of the first are lost at once.
+// This works however many of the first nodes are lost together.
 TEST_CASE("The nodes of a large job watch some of each other", "[unit]") {
   NodeStateMachine::Time now;
   NodeInfo self;
@@ -281,7 +282,7 @@ TEST_CASE("The nodes of a large job watch some of each other", "[unit]") {
   CHECK(machine.watched().size() == 32);
   pass(60, 0);
   CHECK(machine.watched().size() == 32);
-  pass(60, 50); // others report those before
+  pass(60, 50); // others report the earlier ones
   CHECK(lost.empty());
   CHECK(machine.watched().size() == 50 + 32);
   pass(60, 99);

@@ -1,5 +1,4 @@
-// What becomes of a job when nodes join, leave, crash and are cut off: whatever
-// the order.
+// Jobs whose nodes join, leave, crash and are cut off, in any order.
 
 #include <tests/launcher/simulated_job.h>
 
@@ -8,7 +7,7 @@ namespace ddp::test::rendezvous_schedules_test {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Random events; then all links are mended and nothing happens any more.
+// Random events; then all links are mended, and no further event happens.
 void run_schedule(unsigned seed) {
   std::mt19937 random(seed);
   const auto pick = [&](int most) {
@@ -30,7 +29,8 @@ void run_schedule(unsigned seed) {
     add_node();
   }
   job.run_for(milliseconds(pick(15000)));
-  // Calm ones see what follows from an event; hasty ones, what does in between.
+  // Slow schedules show the results of an event; fast ones show events in
+  // between.
   const int pace = pick(2) == 0 ? 25000 : 2500;
   for (int events = 1 + pick(pace > 10000 ? 6 : 20); events > 0; --events) {
     const int node = pick(job.count());
@@ -72,10 +72,10 @@ void run_schedule(unsigned seed) {
   }
   job.mend_all();
   job.run_for(seconds(120));
-  // Who still lives runs in one epoch, or is a spare, or waits for others.
+  // Living nodes run in one epoch, are spares, or wait for others.
   int lives = 0;
   int runs = 0;
-  int connected = 0; // of those that ask for one place only one
+  int connected = 0; // counts one of those that ask for the same place
   std::set<int> asked;
   for (int i = 0; i < job.count(); ++i) {
     lives += job.lives(i) ? 1 : 0;

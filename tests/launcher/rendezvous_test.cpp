@@ -1,4 +1,4 @@
-// What the nodes of a job know by its log.
+// The state of a job according to its log.
 #include <tests/support/catch_plain.h>
 
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 
 namespace ddp::test::rendezvous_test {
 
-// A plan has that node only.
+// A plan has only that node.
 Entry entry_of(Entry::Type type, const std::string& from, int epoch) {
   Entry entry;
   entry.type = type;
@@ -84,7 +84,7 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   const auto say = [&](Entry::Type type, const char* from, int epoch) {
     log.apply(entry_of(type, from, epoch));
   };
-  int epoch = 0; // counted on, as the ranks of both may write checkpoints
+  int epoch = 0; // continues, as the ranks of both may write checkpoints
   for (const char* node : {"a", "b"}) {
     say(Entry::Type::kJoin, node, 0);
     REQUIRE(log.phase == Membership::Phase::kGathering);
@@ -100,8 +100,8 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
 
 // A node's part in a job of several, as its agent drives it.
 
-// An address at which whoever connects gets no answer, as behind a firewall:
-// Linux drops what comes where nobody accepts.
+// An address at which connections get no answer, as behind a firewall: Linux
+// drops connections that no process accepts.
 class SilentAddress {
  public:
   SilentAddress(const std::string& address, int port) {
@@ -174,7 +174,7 @@ TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {
   job.store_program = WORKER_PATH; // writes 100 MB, then ends
   Rendezvous rendezvous(job);
   const pid_t writer = rendezvous.helper();
-  // The second time it goes on writing as there is room again.
+  // The second time, the writer has room and continues.
   for (int i = 0; i < 2; ++i) {
     pollfd events{rendezvous.fd(), POLLIN, 0};
     REQUIRE(poll(&events, 1, 20000) == 1);

@@ -1,4 +1,4 @@
-// What --report does to what is in its place already.
+// The effect of --report on an existing file.
 #include <tests/support/catch_plain.h>
 
 #include <fcntl.h>
@@ -115,7 +115,7 @@ TEST_CASE(
   CHECK_THAT(job.out(), !Has("ran"));
 }
 
-// What --dry-run shows, and what it and reports hide.
+// The output of --dry-run, and secrets that it and reports hide.
 
 TEST_CASE("names that hold secrets are known", "[unit]") {
   for (const std::string& name :

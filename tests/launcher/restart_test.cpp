@@ -8,8 +8,8 @@
 
 namespace ddp::test::restart_test {
 
-// Rank 1 exits with the code at the place of this attempt, while the others
-// wait; all exit with 0 where there is none.
+// Rank 1 exits with the code at the index of this attempt, while the others
+// wait; all exit with 0 if there is no such code.
 std::string attempts(const std::string& codes) {
   return "bash -c 'echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT; "
          "code=${@:TORCHELASTIC_RESTART_COUNT + 1:1}; [[ $code ]] || exit 0; "
@@ -27,7 +27,7 @@ TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
   CHECK(count_of(job.out(), "attempt 2") == 3);
   CHECK(count_of(job.out(), "attempt 3") == 0);
   const auto ports = matches(job.out(), " port (\\d+)");
-  // A store of its own each time.
+  // Each attempt has a new store.
   CHECK(std::set<Texts>(ports.begin(), ports.end()).size() == 3);
   CHECK_THAT(job.err(), Has("exited with code 3"));
   CHECK_THAT(job.err(), Has("started again (1 of 3 restarts)\n"));
@@ -56,7 +56,7 @@ TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
       "--nproc-per-node 2 --max-restarts 9 --grace 1 --report '" +
       folder / "report.json" + "' WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 2);
-  kill(job.worker(1), SIGUSR1); // rank 0 takes its time to stop
+  kill(job.worker(1), SIGUSR1); // rank 0 is slow to stop
   wait_for_death(job.worker(1));
   CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "ready") == 2);

@@ -1,4 +1,5 @@
-// What started ddprun. The environments are those of real launches.
+// Detection of the scheduler that started ddprun. The environments are from
+// real launches.
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/scheduler_environment.h>
@@ -106,7 +107,7 @@ TEST_CASE("one task on one node is fine", "[unit]") {
 }
 
 TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
-  Variables both = kSlurmTask; // of the daemon that mpirun started
+  Variables both = kSlurmTask; // from the daemon that mpirun started
   both.insert(kOpenMpi.begin(), kOpenMpi.end());
   both["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   both["OMPI_COMM_WORLD_SIZE"] = "1";
@@ -148,7 +149,7 @@ TEST_CASE("ranks do not inherit which scheduler's task they are", "[unit]") {
   }
 }
 
-// What schedulers say of the nodes on which they start one ddprun each.
+// Data of schedulers about the nodes, on each of which they start one ddprun.
 
 // srun -N2 --ntasks-per-node=1, the second node.
 const Variables kSlurmNode = with(

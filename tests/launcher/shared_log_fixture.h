@@ -1,6 +1,6 @@
 #pragma once
 
-// A SharedLog with what has come from it.
+// A SharedLog with its events so far.
 #include <tests/support/catch_plain.h>
 
 #include <poll.h>
@@ -20,7 +20,7 @@ using Kind = SharedLog::Event::Kind;
 
 constexpr auto kPatience = 20s;
 
-// Collects what comes from one SharedLog.
+// Collects the events of one SharedLog.
 class LogProcess {
  public:
   LogProcess(
@@ -106,7 +106,7 @@ class LogProcess {
 
 using Members = std::vector<LogProcess*>;
 
-// Lets events come until the condition holds.
+// Takes events until the condition holds.
 inline void wait_until(
     const Members& members,
     const std::function<bool()>& holds) {
@@ -127,7 +127,7 @@ inline void wait_until(
   }
 }
 
-// Lets events come until it holds of each of them.
+// Takes events until the condition holds for each member.
 inline void wait_until_all(
     const Members& members,
     const std::function<bool(const LogProcess&)>& holds) {

@@ -1,11 +1,11 @@
-// The agents' shared log: how its processes and its store come and go.
+// The agents' shared log: the lives of its processes and its store.
 #include <tests/launcher/shared_log_fixture.h>
 
 #include <sys/mman.h>
 
 namespace ddp::test::shared_log_processes_test {
 
-// What this process and its children write to stderr meanwhile.
+// Captures the stderr of this process and its children.
 class CapturedErrors {
  public:
   CapturedErrors()
@@ -79,7 +79,7 @@ TEST_CASE("a helper that dies is told to its agent alone", "[rendezvous]") {
 TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
   const CapturedErrors errors;
   const int port = free_port();
-  // Of its addresses, ::1 often is the first.
+  // The first address of localhost is often ::1.
   LogProcess early("b", "localhost", port);
   std::this_thread::sleep_for(1s); // the time that the endpoint is empty
   early.log().post("early");
@@ -130,7 +130,7 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
   Pipe pipe = make_pipe();
   Process agent([&]() noexcept {
     LogProcess host("a", "127.0.0.1", port, true);
-    LogProcess waiting("b", "127.0.0.1", 1); // nobody listens there
+    LogProcess waiting("b", "127.0.0.1", 1); // no process listens there
     wait_until_connected({&host});
     const pid_t pids[2] = {host.pid(), waiting.pid()};
     return write(pipe.write_end.get(), pids, sizeof pids) > 0 ? pause() : 1;
@@ -146,7 +146,7 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
 
   auto log = std::make_unique<LogProcess>("a", "127.0.0.1", 1);
   const pid_t pid = log->pid();
-  log.reset(); // as well where it has not connected
+  log.reset(); // also if it has not connected
   CHECK(kill(pid, 0) != 0);
 }
 

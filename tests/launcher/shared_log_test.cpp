@@ -1,4 +1,4 @@
-// The agents' shared log: what members post and read.
+// The agents' shared log: the entries that members post and read.
 #include <tests/support/catch_plain.h>
 
 #include <launcher/rendezvous/log/entry.h>
@@ -46,7 +46,7 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
     CHECK(each->entries == trio.host.entries);
   }
   Texts seen = trio.host.entries;
-  // Each member's own come in its order.
+  // The entries of each member are in its order.
   for (size_t m = 0; m < trio.all.size(); ++m) {
     const std::string start_of = std::to_string(m) + " ";
     Texts own;
@@ -80,7 +80,7 @@ TEST_CASE("the largest entry passes, a larger one throws", "[rendezvous]") {
   for (int i = 0; i < 20; ++i) {
     trio.third.log().post(largest);
   }
-  trio.third.log().post(""); // no entry
+  trio.third.log().post(""); // not an entry
   CHECK_THROWS_AS(trio.third.log().post(largest + "x"), std::length_error);
   trio.third.log().post("end");
   wait_until(trio.all, [&] {
@@ -97,14 +97,14 @@ TEST_CASE("posts wait for a helper that hangs", "[rendezvous]") {
   for (size_t i = 0; i < kPosts; ++i) {
     trio.second.log().post(std::string(kLargestEntry, 'x'));
   }
-  trio.second.go_on(); // a post that waited for it would not come here
+  trio.second.go_on(); // a post that waited for it would not get here
   wait_until(trio.all, [&] { return trio.host.entries.size() >= kPosts; });
 }
 
 TEST_CASE("beats of watched members rise", "[rendezvous]") {
   Trio trio;
   wait_until(trio.all, [&] { return trio.host.beat_events > 0; });
-  CHECK(trio.host.beats.empty()); // comes although nobody is watched
+  CHECK(trio.host.beats.empty()); // arrives although no member is watched
   trio.host.watched = {"b", "c", "nobody"};
   wait_until(trio.all, [&] { return trio.host.beats.size() >= 2; });
   const auto before = trio.host.beats;
@@ -130,7 +130,7 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
   python_with_torch(); // it forges what is in the store
   trio.second.log().post("first");
   wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
-  // Reads them, and posts, after the others.
+  // It reads the forged keys, and posts, after the others.
   trio.third.stop();
   trio.third.log().post("third");
   REQUIRE(run_with_store(
@@ -171,7 +171,7 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
     return execl(STORE_PATH, "ddprun-store", "100", nullptr);
   });
   listener.socket.reset();
-  // Would say where this host is, and where the log.
+  // The text would set the addresses of this host and the log.
   REQUIRE(run_with_store(
       listener.port, "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
   LogProcess member("a", "127.0.0.1", listener.port);
@@ -180,7 +180,7 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   CHECK(member.own_address.empty());
 }
 
-// What nodes write into the job's log, and what of it is taken.
+// Entries that nodes write into the job's log, and their checks.
 
 using nlohmann::json;
 
@@ -203,7 +203,7 @@ Entry entry_of(Entry::Type type) {
   return entry;
 }
 
-// Whether an entry is taken that has `value` at `place`.
+// Whether an entry with `value` at `place` is accepted.
 bool takes(Entry::Type type, const char* place, const json& value) {
   json entry = json::parse(entry_text(entry_of(type)));
   entry[json::json_pointer(place)] = value;
@@ -255,7 +255,7 @@ TEST_CASE("a node in an entry has a name on one line", "[unit]") {
   CHECK_FALSE(takes(Entry::Type::kJoin, "/node/host", std::string(300, 'a')));
   CHECK_FALSE(takes(Entry::Type::kLost, "/about", "a\nb"));
   CHECK(takes(Entry::Type::kLost, "/about", "b2"));
-  // What no option can be.
+  // Values that no option can have.
   CHECK_FALSE(takes(Entry::Type::kJoin, "/node/max_nodes", int64_t{1} << 32));
   CHECK_FALSE(takes(Entry::Type::kJoin, "/node/min_nodes", -1));
   constexpr int most = std::numeric_limits<int>::max();

@@ -1,4 +1,4 @@
-// What ddprun does with the signals it is sent.
+// Signals that ddprun receives.
 #include <tests/support/catch_plain.h>
 
 #include <signal.h>
@@ -91,7 +91,7 @@ TEST_CASE("a suspended job can be ended", "[signal]") {
   job.send(SIGTSTP);
   wait_for_state(rank, "T");
   wait_for_state(job.pid(), "T");
-  job.send(SIGTERM); // as `kill %1` does, with SIGCONT
+  job.send(SIGTERM); // followed by SIGCONT, as `kill %1` does
   CHECK(job.wait_after(SIGCONT) == 128 + SIGTERM);
 }
 

@@ -18,7 +18,7 @@ inline SimulatedOptions at_server(SimulatedOptions settings) {
   return settings;
 }
 
-/// Simulated nodes that are there from the start; the first serves the log, if
+/// Simulated nodes that exist from the start; the first one serves the log if
 /// there is no service.
 struct SimulatedJob : SimulatedNodes {
   SimulatedJob(const SimulatedOptions& settings, int nodes, unsigned seed = 1)

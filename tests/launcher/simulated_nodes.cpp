@@ -8,8 +8,8 @@ using ddp::NodeStateMachine;
 using std::chrono::milliseconds;
 using Kind = NodeStateMachine::Action::Kind;
 
-static constexpr int kLate = 6000; // milliseconds until an entry is there
-// What becomes of an entry, of each in so many.
+static constexpr int kLate = 6000; // milliseconds until an entry is written
+// The fates of entries, each for one in kFates.
 static constexpr int kFates = 400;
 static constexpr int kLostEntry = 0;
 static constexpr int kLostAnswer = 1;
@@ -72,8 +72,8 @@ void SimulatedNodes::mend_all() {
   note(-1, "all links mended");
 }
 
-// Gone by whatever way: its log with it, which its clients that it reaches
-// are told by the kernel.
+// Ends a node in any way, and its log with it; the kernel notifies the log's
+// reachable clients.
 void SimulatedNodes::go(int index, int code, const std::string& text) {
   Node& node = nodes_[index];
   node.exit_code = code;

@@ -14,25 +14,25 @@ constexpr std::chrono::milliseconds kBeat(1000);
 
 struct SimulatedOptions : ddp::NodeOptions {
   int max_restarts = 0;
-  bool loses_entries = false; // or has them late or twice
+  bool loses_entries = false; // or writes them late or twice
 };
 
-/// A job of several nodes without processes, sockets or clocks: Members, the
-/// logs that they share, a network that can be cut, and ranks that take their
-/// time to stop. All that happens follows from a seed.
+/// A job of several nodes without processes, sockets or clocks: state machines,
+/// the logs that they share, a network that can be cut, and ranks that need
+/// time to stop. A seed determines all events.
 class SimulatedNodes {
  public:
   using Time = ddp::NodeStateMachine::Time;
   using Duration = std::chrono::milliseconds;
 
-  /// The host of a service that has the log, which is there from the start
-  /// where logs outlive nodes (`settings`); for set_link().
+  /// The host of a service with the log, which exists from the start if logs
+  /// outlive nodes (`settings`); for set_link().
   static constexpr int kServer = -1;
 
   struct Node {
     std::unique_ptr<ddp::NodeStateMachine> machine;
     std::string id;
-    int exit_code = -1; // ddprun's; -1 while it lives, -2 where it crashed
+    int exit_code = -1; // ddprun's; -1 while it lives, -2 after a crash
     std::string exit_text;
     int log = -1; // connected to
     size_t read = 0; // of its entries
@@ -48,7 +48,8 @@ class SimulatedNodes {
     std::optional<Time> stops_at; // the ranks are being stopped
     std::optional<Time> opens_at; // the ranks' store
     Time suspended_until;
-    // Whose checkpoints rank 0 took over, which is here: its log; -1 before.
+    // The log of the job whose checkpoints rank 0, on this node, took over; -1
+    // before.
     int taken = -1;
   };
 
@@ -56,21 +57,21 @@ class SimulatedNodes {
 
   /// A new agent, which looks for a log at the endpoint, or serves one there.
   int add_node(bool serves = false, int wanted_rank = -1);
-  /// The agent and all of its ranks are gone at once.
+  /// Ends the agent and all its ranks immediately.
   void crash(int node);
   void leave(int node);
   void fail_rank(int node, bool is_consequence = false);
   void finish_ranks(int node);
-  /// Its agent stands still for that long. Its ranks go on.
+  /// Suspends its agent for this time. Its ranks continue.
   void suspend(int node, Duration time);
-  /// By Ctrl-C: with exit code 130.
+  /// Ends the job as by Ctrl-C, with exit code 130.
   void end_job(int node);
   /// Cuts or mends the link between two nodes. A log's clients on the other
-  /// side get no answer, which they are not told.
+  /// side get no answer, and no error.
   void set_link(int a, int b, bool up);
   void mend_all();
 
-  /// Lets time pass; false once nobody lives.
+  /// Lets time pass; returns false once no node lives.
   bool run_for(Duration time);
 
   int count() const {
@@ -82,11 +83,11 @@ class SimulatedNodes {
   bool lives(int index) const {
     return node(index).exit_code == -1;
   }
-  /// What went against a promise; empty so far. A line each.
+  /// Broken promises, one per line; empty if there are none.
   const std::string& faults() const {
     return faults_;
   }
-  /// What happened, a line each.
+  /// The events, one per line.
   const std::string& history() const {
     return history_;
   }
@@ -125,7 +126,7 @@ class SimulatedNodes {
   Time now_;
   std::vector<Node> nodes_;
   std::vector<Log> logs_;
-  int endpoint_; // who served there last
+  int endpoint_; // the last node that served there
   std::pair<int, int> saved_{-1, 0}; // the checkpoints' log and epoch
   std::set<std::pair<int, int>> cut_;
   std::string faults_;

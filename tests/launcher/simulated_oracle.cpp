@@ -1,4 +1,4 @@
-// What a correct job never does, whatever happens to it.
+// Checks that a job never does certain things, whatever happens to it.
 #include <tests/launcher/simulated_nodes.h>
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 using ddp::Entry;
 
-// Of an id that add_node() made, also of one that began anew.
+// The number in an id from add_node(), also after a new start.
 static int number_of(const std::string& id) {
   return std::stoi(id.substr(2));
 }
 
-// What one posts may be read late, but is true when it is posted.
+// An entry may be read late, but is true when it is posted.
 void SimulatedNodes::check_posted(int index, const Entry& entry) {
   const Node& node = nodes_[index];
   if (entry.type != Entry::Type::kLost || node.log < 0) {
@@ -20,7 +20,7 @@ void SimulatedNodes::check_posted(int index, const Entry& entry) {
   }
   Log& log = logs_[node.log];
   const auto last = log.heard.find(entry.about);
-  // It may have come back a moment before this node last heard of anybody.
+  // It may have returned a moment before this node's last beats.
   const Time heard_at = node.next_beat - kBeat;
   const bool was_silent = heard_at - log.returned[entry.about] < 2 * kBeat;
   if (last != log.heard.end() && !was_silent &&
@@ -38,7 +38,7 @@ bool SimulatedNodes::may_save(int index) const {
   return node.epoch != 0 && node.index == 0 && !is_later && !is_another;
 }
 
-// Some time after their start, and then again and again.
+// Ranks save some time after their start, and then repeatedly.
 void SimulatedNodes::save(int index) {
   if (saves_() % 4 == 0 && may_save(index)) {
     nodes_[index].taken = nodes_[index].ran_log;
@@ -46,7 +46,7 @@ void SimulatedNodes::save(int index) {
   }
 }
 
-// One all of whose nodes run.
+// Checks a plan whose nodes all run.
 void SimulatedNodes::check_plan(const Node& node) {
   const auto& plan = node.machine->membership().plan;
   const auto& nodes = plan.nodes;
@@ -72,9 +72,9 @@ void SimulatedNodes::check_plan(const Node& node) {
   }
 }
 
-// At most one plan has all of its nodes running, but for ranks that are asked
-// to stop; and ranks of one epoch alone can save. A node that was suspended
-// needs some time to notice.
+// At most one plan has all of its nodes running, except for ranks that are
+// asked to stop, and only ranks of one epoch can save. A node that was
+// suspended needs some time to notice.
 void SimulatedNodes::check() {
   std::set<std::tuple<int, int, std::string>> running;
   int savers = 0;

@@ -1,4 +1,4 @@
-// What CTest hears of a test case that is skipped.
+// The exit code of a skipped test case, for CTest.
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 

@@ -1,4 +1,4 @@
-// What a rank starts with.
+// The environment in which a rank starts.
 #include <tests/support/catch_plain.h>
 
 #include <fcntl.h>
@@ -102,7 +102,7 @@ TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
 
 TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
   JobSetup setup{{{"DDP_HEARTBEAT_FD", "5"}}};
-  setup.before_exec = [] { // what a careless parent leaves open
+  setup.before_exec = [] { // a careless parent leaves it open
     static_cast<void>(open("/dev/zero", O_RDONLY));
   };
   LaunchedJob job(
@@ -152,7 +152,7 @@ TEST_CASE("ranks start with a clean state", "[start]") {
        {"SigBlk:\t0000000000000000",
         "SigIgn:\t0000000000000000",
         "/dev/null",
-        "0 0"}) { // a group and a session of its own
+        "0 0"}) { // a separate group and session
     CAPTURE(line, job.out());
     CHECK(count_of(job.out(), std::string(line) + "\n") == 2);
   }

@@ -1,4 +1,4 @@
-// What becomes of ranks, without processes.
+// The ends of ranks, without processes.
 #include <tests/support/catch_plain.h>
 
 #include <common/processes/supervisor.h>
@@ -31,7 +31,7 @@ TEST_CASE("a rank's life", "[unit]") {
   rank.ended(SIGKILL, 3s);
   CHECK_FALSE(rank.alive());
   CHECK(rank.last_phase() == Phase::kKilled);
-  CHECK_FALSE(rank.failed()); // we ended it
+  CHECK_FALSE(rank.failed()); // ddprun ended it
   CHECK(rank.lifetime() == 3s);
   rank.ended(kExit1, 4s);
   CHECK(rank.wait_status() == SIGKILL);
@@ -136,12 +136,12 @@ TEST_CASE("progress is any joined rank's", "[unit]") {
     watch.see(beats, now);
     return watch.hangs(10s, now);
   };
-  // Neither those that do not use ddp nor those that have not joined hang.
+  // Ranks that do not use ddp or have not joined do not hang.
   CHECK_FALSE(hangs({Beat{}, Beat{}}, 60));
   CHECK_FALSE(hangs({Beat{}, Beat{true, false, 1}}, 61));
   CHECK_FALSE(hangs({Beat{}, Beat{true, false, 1}}, 70));
   CHECK(hangs({Beat{}, Beat{true, false, 1}}, 71));
-  CHECK_FALSE(watch.hangs(0s, kStart + 71s)); // not asked for
+  CHECK_FALSE(watch.hangs(0s, kStart + 71s)); // no timeout
   CHECK_FALSE(hangs({Beat{}, Beat{true, false, 2}}, 72));
   watch.resume(kStart + 72s, kStart + 172s);
   CHECK_FALSE(hangs({Beat{}, Beat{true, false, 2}}, 181));
@@ -158,7 +158,7 @@ TEST_CASE("a rank that is long in one call waits", "[unit]") {
   };
   CHECK(found(waiting({1, 5}), 0).empty());
   CHECK(found(waiting({1, 5}), 9).empty());
-  // One has made progress, one is in a call only now.
+  // One rank has made progress, one has just begun a call.
   CHECK(found(waiting({1, 6, 3}), 10) == Found{0});
   CHECK(found(waiting({1, 6, 3}), 19) == Found{0});
   Beats returned = waiting({1, 6, 3});

@@ -26,7 +26,7 @@ TEST_CASE("a terminal that is held loses no report", "[terminal]") {
   job.type("\x13"); // ^S
   kill(rank, SIGKILL);
   wait_for_death(other);
-  std::this_thread::sleep_for(std::chrono::seconds(6)); // is not given up
+  std::this_thread::sleep_for(std::chrono::seconds(6)); // ddprun waits
   CHECK(kill(agent, 0) == 0);
   job.type("\x11"); // ^Q
   CHECK(job.wait() == 128 + SIGKILL);
@@ -61,7 +61,7 @@ TEST_CASE("a shell stops and continues the job", "[terminal]") {
   wait_for_state(rank, "T");
   shell.type("fg\n");
   wait_for_state(rank, "SR");
-  // The SIGCONT of bg takes back a SIGTSTP that the agent did not hear yet.
+  // The SIGCONT of bg cancels a SIGTSTP that the agent has not received yet.
   kill(parent_of(rank), SIGSTOP);
   shell.type("\x1a");
   shell.wait_for_output("Stopped", 2);
@@ -81,7 +81,7 @@ TEST_CASE("rank 0's progress bar stays below all lines", "[terminal]") {
   TerminalTest test;
   const FileDescriptor rank = test.rank(0);
   const FileDescriptor other = test.rank(1);
-  // Too long for its line, it is cut by the terminal.
+  // The terminal cuts a bar that is too long for its line.
   const std::string bar = "\x1b[?7l[0] 10%\x1b[0m\x1b[?7h";
   say(rank, "10%\r");
   test.reader.until(bar);

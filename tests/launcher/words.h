@@ -9,8 +9,8 @@ namespace ddp::test {
 
 using Texts = std::vector<std::string>;
 
-/// The words of a command line, apart by spaces or 'in quotes'. WORKER is the
-/// program that the tests run as a rank.
+/// The words of a command line, separated by spaces or 'in quotes'. WORKER is
+/// the program that the tests run as a rank.
 inline Texts words(const std::string& line) {
   Texts found;
   std::istringstream stream(line);

@@ -1,5 +1,5 @@
 // A rank that behaves as the launcher's tests ask: worker MODE [ARGUMENT...]
-// [then MODE [ARGUMENT...]]. It says "ready <rank> <pid>" where it waits for
+// [then MODE [ARGUMENT...]]. It prints "ready <rank> <pid>" when it waits for
 // the test.
 #include <algorithm>
 #include <csignal>
@@ -73,7 +73,7 @@ int print_environment(const Arguments& names) {
   return 0;
 }
 
-// Each inherited descriptor but 0, 1 and 2.
+// Each inherited descriptor except 0, 1 and 2.
 int print_descriptors(const Arguments&) {
   std::string text = "descriptors:";
   DIR* folder = opendir("/proc/self/fd");
@@ -94,8 +94,8 @@ int wait_for_death(const Arguments&) {
   wait_for_ever();
 }
 
-// ignore-term [RANK CODE]: nothing but SIGKILL ends it. That rank exits once
-// it is sent SIGUSR1.
+// ignore-term [RANK CODE]: only SIGKILL ends it, except that this rank exits
+// with CODE on SIGUSR1.
 int ignore_term(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -108,7 +108,7 @@ int ignore_term(const Arguments& arguments) {
   wait_for_ever();
 }
 
-// Says which signals come, until one that is neither USR1 nor USR2.
+// Prints received signals, until one that is neither USR1 nor USR2.
 int tell_signals(const Arguments&) {
   say_ready();
   for (;;) {
@@ -120,7 +120,7 @@ int tell_signals(const Arguments&) {
   }
 }
 
-// Leaves a child and a daemon, both deaf to polite signals.
+// Leaves a child and a daemon, both of which ignore SIGTERM and SIGHUP.
 void start_family() {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -171,7 +171,7 @@ ddp::HeartbeatPage* attach_heartbeat() {
       fd,
       0);
   if (memory == MAP_FAILED || ftruncate(fd, 0) == 0) {
-    _exit(99); // the memory must not be one that a rank can take away
+    _exit(99); // a rank must not be able to shrink the memory
   }
   return static_cast<ddp::HeartbeatPage*>(memory);
 }
@@ -191,8 +191,8 @@ void say_where(int) {
   raise(SIGABRT);
 }
 
-// beat RANK STEPS: all take that many steps, 20 ms apart; then that rank does
-// something else while the others wait for it.
+// beat RANK STEPS: all ranks take this number of steps, 20 ms apart; then that
+// rank does something else while the others wait for it.
 int beat(const Arguments& arguments) {
   const bool different = my_rank() == std::stoi(arguments.at(0));
   const int steps = std::stoi(arguments.at(1));
@@ -210,9 +210,9 @@ int beat(const Arguments& arguments) {
   wait_for_ever();
 }
 
-// call [RANK ACTIVITY AFTER MESSAGE CODE]...: these ranks do this by what they
-// say, leave an error after AFTER ms, unless it is empty, by which another rank
-// is the reason, and exit with CODE; with "-" for that they wait.
+// call [RANK ACTIVITY AFTER MESSAGE CODE]...: these ranks report this activity.
+// After AFTER ms they write an error that names another rank as the reason,
+// unless MESSAGE is empty, and exit with CODE; with "-" for CODE, they wait.
 int call(const Arguments& arguments) {
   ddp::HeartbeatPage* page = attach_heartbeat();
   page->version = ddp::HeartbeatPage::kVersion;
@@ -245,7 +245,7 @@ int lines(const Arguments& arguments) {
   return 0;
 }
 
-// --rdzv-member OPTIONS: as a helper of an agent's that has a lot to tell.
+// --rdzv-member OPTIONS: as an agent's helper that sends many messages.
 int flood_agent(const Arguments& /*arguments*/) {
   const int channel = STDIN_FILENO;
   const std::string entry = "E" + std::string(50000, 'x');

@@ -1,5 +1,5 @@
-// Preloaded into a process, makes its wall clock go CLOCK_SHIFT seconds ahead
-// (or, below 0, behind). What measures time is left alone.
+// Preloaded into a process, sets its wall clock CLOCK_SHIFT seconds ahead (or,
+// below 0, behind). Monotonic clocks are unchanged.
 
 #include <dlfcn.h>
 #include <sys/time.h>
@@ -10,7 +10,7 @@
 namespace {
 
 time_t shift() {
-  // Other libraries' constructors may ask for the time, so this has none.
+  // Other libraries' constructors may read the time, so this library has none.
   const char* const seconds = std::getenv("CLOCK_SHIFT");
   return seconds == nullptr ? 0 : std::atol(seconds);
 }

@@ -1,7 +1,7 @@
 // Trains on numbered samples and counts how often each one was seen in each
-// epoch, whatever becomes of the ranks meanwhile: in checkpoints in a folder,
-// or, where that is "-", in processes that outlive changes of nodes.
-// Run: elastic_trainer FOLDER EPOCHS SAMPLES PAUSE_MS
+// epoch, even if ranks are lost meanwhile: in checkpoints in a folder or, if
+// FOLDER is "-", in processes that outlive changes of nodes. Run:
+// elastic_trainer FOLDER EPOCHS SAMPLES PAUSE_MS
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -57,7 +57,8 @@ struct Training {
     state.add("reducer", reducer).add("step", step).add("seen", seen);
   }
 
-  /// Calls `after_step` with how often this rank saw each sample in the step.
+  /// Calls `after_step` with the number of times that this rank saw each sample
+  /// in the step.
   template <typename AfterStep>
   void run(AfterStep after_step) {
     for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
@@ -80,7 +81,7 @@ struct Training {
     }
   }
 
-  /// Adds up what the ranks have seen since the last call.
+  /// Adds the ranks' counts since the last call.
   void count_seen(torch::Tensor& fresh) {
     group.all_reduce(fresh);
     seen.add_(fresh);
@@ -124,8 +125,8 @@ struct Training {
   ddp::TrainingState state;
 };
 
-// As programs do that want to lose nothing when the others are lost; here not
-// before a file is there.
+// Saves without the lost ranks, as a program may that must keep its progress,
+// once the file `sign` exists.
 void save_alone(Training& training, const char* sign) {
   while (!std::ifstream(sign)) {
     pause(50);

@@ -1,6 +1,6 @@
 // Trains a small net and prints a line for each step, and at the end a hash of
-// the parameters: the same on all ranks, and for each way to reach them.
-// Run: multi_node_trainer STEPS [INTERFACE]
+// the parameters, which is the same on all ranks and for each way to start
+// them. Run: multi_node_trainer STEPS [INTERFACE]
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   auto net = make_net();
   torch::optim::SGD optimizer(net->parameters(), /*lr=*/0.05);
   const ddp::Reducer reducer(net, group);
-  torch::manual_seed(100 + rank); // a shard of its own for each rank
+  torch::manual_seed(100 + rank); // a different shard for each rank
   for (int64_t step = 1; step <= steps; ++step) {
     const auto data = torch::randn({4, 64});
     optimizer.zero_grad();

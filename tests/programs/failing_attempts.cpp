@@ -1,5 +1,5 @@
-// failing_attempts [N]: fails in its first N attempts (2), each time after the
-// ranks have added a one each. Run by a launcher that restarts.
+// failing_attempts [N]: fails in its first N attempts (2), each time after an
+// all-reduce of ones. Run under a launcher with restarts.
 
 #include <ddp/process_group.h>
 #include <torch/torch.h>

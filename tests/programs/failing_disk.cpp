@@ -1,5 +1,5 @@
-// Preloaded into a process, makes chosen calls fail in files below a folder, as
-// a disk does that is full or broken. The process steers it by ddp_fail_disk.
+// Preloaded into a process, makes chosen calls on files below a folder fail,
+// like a full or broken disk. The process controls it by ddp_fail_disk.
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -16,10 +16,10 @@
 
 namespace {
 
-// Without constructors: other libraries' may call what is below.
-char chosen_function[32]; // "*" for all but close
+// No constructors: those of other libraries may call the functions below first.
+char chosen_function[32]; // "*": all but close
 char chosen_folder[4096];
-int chosen_error; // 0: a write that ends early
+int chosen_error; // 0: a short write
 bool refuses_unnamed;
 std::atomic<bool> armed{false};
 std::atomic<int> calls_until{0};
@@ -34,7 +34,7 @@ bool is_below(const std::string& path) {
   return path.rfind(chosen_folder, 0) == 0;
 }
 
-// Whether this call is to fail; errno is set then.
+// Whether this call must fail; if so, sets errno.
 bool fails(const char* function, const std::string& path) {
   const bool all = std::strcmp(chosen_function, "*") == 0;
   const bool chosen = all ? std::strcmp(function, "close") != 0
@@ -91,9 +91,8 @@ ssize_t write_at(int file, const void* data, size_t bytes, off_t offset) {
 
 extern "C" {
 
-/// The `nth` call of `function` in `folder` fails with `error`; of "*" all but
-/// close from the `nth` on. With `no_unnamed` O_TMPFILE is not supported
-/// besides.
+/// Makes the `nth` call of `function` in `folder` fail with `error`; for "*",
+/// every call but close from the `nth` on. `no_unnamed` also rejects O_TMPFILE.
 void ddp_fail_disk(
     const char* function,
     const char* folder,
@@ -110,7 +109,7 @@ void ddp_fail_disk(
   armed = true;
 }
 
-/// Nothing fails any more; how many calls did.
+/// Stops the failures; returns their number.
 int ddp_heal_disk() {
   armed = false;
   return failures;
@@ -150,7 +149,7 @@ int fsync(int file) {
   return fails("fsync", path_of(file)) ? -1 : real(file);
 }
 
-// Closed all the same, as the kernel does.
+// Closes the file even if it reports an error, as the kernel does.
 int close(int file) {
   static auto* const real = next<int(int)>("close");
   const auto path = path_of(file);

@@ -1,5 +1,5 @@
-// Preloaded into a process, claims what DDP_FAKE_GPUS says: a number of GPUs,
-// or "old" for a driver that is too old.
+// Preloaded into a process, pretends that there are DDP_FAKE_GPUS GPUs or, for
+// "old", that the driver is too old.
 
 #include <cuda_runtime_api.h>
 

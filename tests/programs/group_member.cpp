@@ -1,11 +1,11 @@
-// A member of whatever group it was started in. It says which, and does what
-// its arguments say:
-//   late  rank 0 comes after a second
-//   leaves  ends by _exit
-//   lingers RANK  which ends a second after the others
-//   early  rank 1 fails before it has come
+// Joins the group that its launcher describes, prints it, and behaves as its
+// arguments say:
+//   late  rank 0 joins after a second
+//   leaves  exits by _exit
+//   lingers RANK  that rank exits a second after the others
+//   early  rank 1 fails before it joins
 //   fails  rank 1 fails afterwards
-//   exits  rank 1 ends with code 3 afterwards
+//   exits  rank 1 exits with code 3 afterwards
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -39,7 +39,7 @@ bool is_own(const std::string& inode) {
   return false;
 }
 
-/// How many sockets of this process others can connect to.
+/// Number of this process's sockets that listen on all interfaces.
 int open_sockets() {
   int count = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {

@@ -1,7 +1,6 @@
-// The C++ side of trainings that change the language on their way.
+// The C++ side of training runs that switch between C++ and Python.
 // Run: ddprun --nproc-per-node 3 language_trainer FOLDER PHASE
-// tests/parity/language_trainer.py is the other side, and says what the phases
-// are.
+// tests/parity/language_trainer.py is the other side and defines the phases.
 
 #include <ddp/ddp.h>
 
@@ -53,7 +52,7 @@ std::vector<std::pair<std::string, NewOptimizer>> optimizers() {
       {"adagrad", make<Adagrad>(AdagradOptions(0.05).lr_decay(0.1))}};
 }
 
-/// Goes on from one file to a step, and writes another.
+/// Resumes from the file `from`, trains to `last_step` and writes `to`.
 void train(
     const ddp::ProcessGroup& group,
     const NewOptimizer& new_optimizer,
@@ -61,7 +60,7 @@ void train(
     const std::string& to,
     int64_t last_step) {
   auto net = std::make_shared<Net>();
-  // As in Python, where it keeps the buckets as they are.
+  // As on the Python side, where this option prevents a rebuild of the buckets.
   ddp::Reducer reducer(
       net, group, ddp::ReducerOptions().find_unused_parameters(true));
   const auto optimizer = new_optimizer(net->parameters());

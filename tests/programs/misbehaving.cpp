@@ -1,7 +1,7 @@
 // misbehaving crash|throw|hang|catch FOLDER: after some steps rank 1 does that,
-// while the others go on. With catch, once all have caught something, which
-// they write into the folder, each ends by code 1, rank 1 last, and at once:
-// ddprun waits for half a second to know all that failed.
+// while the others continue. With catch, once all ranks have caught an
+// exception and made a file in the folder, all exit with code 1 at once, rank 1
+// last: ddprun collects failures for half a second.
 
 #include <ddp/process_group.h>
 #include <torch/torch.h>
@@ -20,7 +20,7 @@ namespace misbehaving {
 
 [[gnu::noinline]] void lose_the_way() {
   raise(SIGSEGV);
-  asm volatile(""); // or the call above would be a jump, and no frame
+  asm volatile(""); // prevents a tail call, which has no frame
 }
 
 [[gnu::noinline]] void wait_for_nobody() {
@@ -52,7 +52,7 @@ void train(const ddp::ProcessGroup& group, const std::string& how) {
   }
 }
 
-/// Whether ddprun has been told so or not.
+/// Also true for a zombie.
 bool has_ended(const std::string& process) {
   std::ifstream file("/proc/" + process + "/stat");
   std::string text;

@@ -1,8 +1,8 @@
-// A program with an MPI of its own:
+// A program that uses MPI itself:
 //   mpi_host LEVEL WHEN
-// LEVEL: with which thread level it initialises MPI (single, funneled,
-// multiple), or none to leave that to ddp. WHEN: whether it finalises MPI
-// early, with ddp's objects alive, late, or never.
+// LEVEL: the thread level with which it initialises MPI (single, funneled,
+// multiple), or none to leave that to ddp. WHEN: finalises MPI early (with live
+// ddp objects), late, or never.
 
 #include <ddp/backends/mpi.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -62,7 +62,8 @@ void use(const BackendPtr& backend) {
   TORCH_CHECK(sums[0].eq(size * (size + 1) / 2).all().item<bool>());
 }
 
-/// A group that the program made itself, and that it still has afterwards.
+/// Adopts a communicator of the program and uses it after the program frees its
+/// own handle.
 BackendPtr use_own_group() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -93,7 +94,7 @@ void reject() {
   TORCH_CHECK(rejected(MPI_COMM_WORLD, sizeof(MPI_Comm) + 1));
 }
 
-/// Whether another thread than main's is refused a barrier.
+/// Whether a barrier on a thread other than the main one is rejected.
 bool is_refused_to_threads(const BackendPtr& backend) {
   bool rejected = false;
   std::thread([&] {

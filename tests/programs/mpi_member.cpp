@@ -1,10 +1,10 @@
-// A program that uses MPI itself. Arguments: what it does, and a backend.
+// A program that uses MPI itself. Arguments: an action and a backend.
 //   later  initialises MPI after the group has formed
 //   first  initialises MPI before
 //   learn  half of the ranks make data, the other half trains on it
-//   split  leaves MPI to ddp, and makes groups of the group
-//   absent all but the last rank make a group of all, and that one too late
-//   wrong  hands over a communicator that is none
+//   split  leaves MPI to ddp, and splits the group
+//   absent all ranks make a group, the last one too late
+//   wrong  hands over an invalid communicator
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -75,7 +75,7 @@ void act() {
   }
 }
 
-/// Odd ranks learn together from what their actors send.
+/// Odd ranks learn together from the numbers that their actors send.
 void learn(const ddp::ProcessGroup& group) {
   ddp::manual_seed(3, group);
   torch::nn::Linear net(kValues, 1);
@@ -142,8 +142,7 @@ void run_splitting(const ddp::ProcessGroup& world) {
   sum_over_ddp(world);
 }
 
-/// Each rank is an MPI world of its own, and a group of one besides. Rank 1
-/// fails.
+/// Each rank is its own MPI world and a group of one. Rank 1 fails.
 void run_alone(const ddp::ProcessGroupOptions& options) {
   const auto group = ddp::init_process_group(options);
   initialize();

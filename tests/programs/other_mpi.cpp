@@ -1,5 +1,5 @@
-// Preloaded into a process, stands for an MPI of another kind than ddp's that
-// the program has initialised.
+// Preloaded into a process, stands for another MPI implementation than ddp's,
+// initialised by the program.
 
 extern "C" int MPI_Init(int* /*argc*/, char*** /*argv*/) {
   return 0;

@@ -20,7 +20,7 @@ std::shared_ptr<Net> make_net(const std::string& name, int64_t rank) {
   torch::manual_seed(42);
   auto net = ddp::parity::make_net(name);
   for (auto& buffer : net->buffers()) {
-    buffer.fill_(rank); // to see who gets whose
+    buffer.fill_(rank); // shows whose buffer is broadcast
   }
   return net;
 }
@@ -35,7 +35,7 @@ void train(
   ddp::test::EitherWay<Net> model(
       net, group, configuration.wrapped, configuration.options);
   torch::optim::SGD optimizer(net->parameters(), 0.05);
-  torch::manual_seed(100 + rank); // a shard of its own for each rank
+  torch::manual_seed(100 + rank); // a different shard for each rank
   const auto every = configuration.sync_every;
   const auto save = [&](const std::string& moment) {
     c10::Dict<std::string, torch::Tensor> state;

@@ -1,4 +1,4 @@
-// spawned COUNT WHAT [ARGUMENT...]: calls ddp::spawn; for tests of it.
+// spawned COUNT WHAT [ARGUMENT...]: calls ddp::spawn.
 
 #include <ddp/ddp.h>
 #include <tests/support/process.h>
@@ -72,7 +72,7 @@ void fail(const std::function<void()>& what) {
   group.barrier();
 }
 
-/// The others wait for nobody, and do not end when they are asked to.
+/// The chosen rank fails; the others never wait for it and ignore SIGTERM.
 void fail_beside_the_deaf() {
   std::signal(SIGTERM, SIG_IGN);
   auto group = ddp::init_process_group();
@@ -85,7 +85,7 @@ void fail_beside_the_deaf() {
   }
 }
 
-/// Rank 1 fails, rank 0 of that, and rank 1 ends after rank 0.
+/// Rank 1 fails, which makes rank 0 fail; rank 1 ends after rank 0.
 void fail_slowly() {
   struct End {
     ~End() {
@@ -130,7 +130,7 @@ void show_environment() {
   }
 }
 
-/// What it has of the first process's descriptors.
+/// The descriptors that it inherits from the first process.
 void show_descriptors() {
   namespace fs = std::filesystem;
   say("rank " + variable("RANK") + ": input is " +
@@ -165,7 +165,7 @@ void say_when_asked() {
   show_place();
 }
 
-/// A program of ours that a worker starts is no worker of the same call.
+/// A program that a worker starts is not a worker of the same call.
 void start_other() {
   const auto command = "unset RANK WORLD_SIZE; '" +
       std::filesystem::read_symlink("/proc/self/exe").string() +
@@ -236,7 +236,7 @@ void run(int argc, char** argv) {
     };
     ddp::spawn(argc, argv, count, sum_and_say("first"), options);
     say("between");
-    const auto before = open_descriptors(); // some are LibTorch's, for good
+    const auto before = open_descriptors(); // some are LibTorch's
     ddp::spawn(argc, argv, count + 1, sum_and_say("second"), options);
     say("descriptors left: " + std::to_string(open_descriptors() - before));
   } else {

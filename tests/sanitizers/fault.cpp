@@ -9,20 +9,20 @@ using ddp::Reducer;
 using ddp::ReducerOptions;
 using ddp::test::Outcome;
 
-// Each test case commits a fault in a Reducer's hook, and passes where the
+// Each test case commits a fault in a Reducer's hook, and passes if the
 // sanitizer reports it: `fault race` under TSan, the others under ASan.
 
 namespace {
 
 using FuturePointer = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// Counts reductions on two threads at once: where they begin, which is the
-/// main one, and where they end, which is one of gloo's.
+/// Counts reductions on two threads at once: the main thread, where they begin,
+/// and a thread of gloo, where they end.
 struct RacyHook : ddp::CommHook {
   FuturePointer run(const ddp::GradBucket& bucket, const ProcessGroup& group)
       override {
     const auto store = group.store();
-    if (group.rank() > 0) { // rank 0's ends after its callback is there
+    if (group.rank() > 0) { // rank 0's ends after its callback is set
       store->get("racy_hook");
     }
     auto future = ddp::AllReduceHook().run(bucket, group);
@@ -48,7 +48,7 @@ struct RacyHook : ddp::CommHook {
     ++count;
   }
 
-  // Apart: TSan remembers no more than four accesses to the same eight bytes.
+  // Kept apart: TSan remembers only four accesses to the same eight bytes.
   alignas(8) int count = 0;
   alignas(8) std::atomic<bool> ended{false};
 };
@@ -80,7 +80,7 @@ struct LeakingHook : ddp::CommHook {
   }
 
   void lose_copies(const at::Tensor& buffer) {
-    for (int i = 0; i < 10; ++i) { // the last may be on the stack still
+    for (int i = 0; i < 10; ++i) { // the stack may still refer to the last
       copy = new float[buffer.numel()];
       copy[0] = buffer.const_data_ptr<float>()[0];
     }
@@ -98,7 +98,7 @@ void backward_with(const ProcessGroup& group) {
   net->forward(torch::ones({2, 3})).sum().backward();
 }
 
-/// Runs that on a rank for each exit code.
+/// Runs the backward on one rank for each exit code.
 template <typename Hook>
 std::vector<Outcome> outcomes_with(const std::vector<int>& exit_codes) {
   std::map<int, int> codes;
@@ -129,7 +129,7 @@ void require_report(
 } // namespace
 
 TEST_CASE("race") {
-  // 66 is TSan's; rank 1 has no race.
+  // 66 is TSan's exit code; rank 1 has no race.
   const auto outcomes = outcomes_with<RacyHook>({66, 0});
   require_report(
       outcomes[0],

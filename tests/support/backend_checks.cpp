@@ -10,7 +10,7 @@ namespace ddp::test {
 
 namespace {
 
-/// Tensors of memory of their own.
+/// Tensors with separate memory.
 Tensors filled(int64_t size, int64_t count, int64_t value) {
   Tensors tensors;
   for (int64_t i = 0; i < size; ++i) {
@@ -134,7 +134,7 @@ void check_any_dtype(const BackendPtr& backend) {
   backend->_reduce_scatter_base(own, whole, {})->wait();
   const auto sum = static_cast<double>(size * (size + 1) / 2);
   REQUIRE(same(own, torch::full({9}, sum)));
-  // Any dense layout, where it is the same on all ranks.
+  // Any dense layout, if it is the same on all ranks.
   Tensors images{torch::full({2, 3, 4, 5}, double(rank))
                      .contiguous(at::MemoryFormat::ChannelsLast)};
   backend->allreduce(images)->wait();
@@ -194,7 +194,7 @@ void check_overlap(
         {make(i, torch::full({1 + 99700 * i}, double(rank + i)))});
   }
   for (int step = 0; step < 10; ++step) {
-    // Groups of their own may be called in other orders on other ranks.
+    // Ranks may call different groups in different orders.
     const int i = rank == 1 ? (step + 5) % 10 : step;
     works[i] = (i < 5 ? one : other)->allreduce(tensors[i]);
   }
@@ -238,7 +238,7 @@ void check_left_alone(const BackendPtr& backend) {
         REQUIRE(values.size() == 1);
         REQUIRE(values[0].is_same(sums[0]));
         REQUIRE(values[0].eq(3).all().item<bool>());
-        // A callback may communicate, and wait for it.
+        // A callback may communicate and wait.
         Tensors more{torch::ones({5})};
         backend->allreduce(more)->wait();
         REQUIRE(more[0].eq(3).all().item<bool>());
@@ -249,7 +249,7 @@ void check_left_alone(const BackendPtr& backend) {
   next->waitAndThrow();
   REQUIRE(called == 1);
   REQUIRE(next->value().toInt() == 7);
-  // The tensor of an operation may go before the operation does.
+  // The tensor of an operation may be destroyed before the operation ends.
   auto forgotten = [&] {
     Tensors gone{torch::ones({1000000})};
     return backend->allreduce(gone)->getFuture();

@@ -4,7 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-// For the tests of backends: what ranks have, and what collectives make of it.
+// For the tests of backends: the ranks' values, and the results of collectives.
 
 namespace ddp::test {
 
@@ -13,8 +13,8 @@ using Kind = c10d::ReduceOp::RedOpType;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// Values that a rank has, which every rank can work out: integers from -4 to
-/// 4, of which any dtype and order of sums gives the same.
+/// A rank's values, which every rank can compute: integers from -4 to 4, whose
+/// sums are the same in any dtype and order.
 inline torch::Tensor values_of(
     int64_t rank,
     int64_t count,
@@ -71,7 +71,7 @@ inline torch::Tensor reduced(const Tensors& all, Kind kind) {
   return kind == Kind::AVG ? result / static_cast<double>(all.size()) : result;
 }
 
-/// Of the values that each rank has.
+/// The reduction of `values_of` all ranks.
 inline torch::Tensor all_reduced(
     const c10::intrusive_ptr<c10d::Backend>& backend,
     torch::ScalarType dtype,

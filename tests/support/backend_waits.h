@@ -2,11 +2,11 @@
 
 #include <tests/support/backend_values.h>
 
-// For tests of how operations are waited for and fail.
+// For tests of waits for operations, and of their failures.
 
 namespace ddp::test {
 
-/// A message without contents, by which one rank lets another go on.
+/// A message without contents, by which one rank lets another continue.
 inline void signal(
     const c10::intrusive_ptr<c10d::Backend>& backend,
     int from,
@@ -19,7 +19,7 @@ inline void signal(
   }
 }
 
-/// What `function` throws, and that it takes about `expected`.
+/// The error that `function` throws; requires that it takes about `expected`.
 template <typename Function>
 std::string error_after(
     std::chrono::milliseconds expected,
@@ -33,7 +33,7 @@ std::string error_after(
   return text;
 }
 
-/// The same at whatever time up to `slack`.
+/// The same at any time up to `slack`.
 template <typename Function>
 std::string error_after(
     Function&& function,

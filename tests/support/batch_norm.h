@@ -49,8 +49,8 @@ inline void require_close(
   REQUIRE(torch::allclose(actual, expected, tolerance, tolerance));
 }
 
-/// Requires that a net that was trained on this rank's rows, and has averaged
-/// its gradients, is one of the same names that was trained on all rows.
+/// Requires that a net that was trained on this rank's rows, with averaged
+/// gradients, equals the net `alone` that was trained on all rows.
 inline void require_trained_alike(
     const ProcessGroup& group,
     const torch::nn::Module& net,

@@ -1,7 +1,7 @@
 #pragma once
 
-// LibTorch and Catch2 both define CHECK and friends: LibTorch has to come
-// first, and its macro has to go.
+// LibTorch and Catch2 both define CHECK and friends: LibTorch must come first,
+// and its macro is undefined.
 #include <torch/torch.h>
 #undef CHECK
 #include <c10/macros/Macros.h>
@@ -21,7 +21,7 @@
 
 namespace ddp::test {
 
-/// A test case whose body has a `folder` of its own.
+/// A test case whose body gets a new `folder`.
 #define FOLDER_TEST(title) \
   DDP_TEST_BY(folder_test, (const TemporaryFolder& folder), title)
 inline void folder_test(
@@ -31,14 +31,14 @@ inline void folder_test(
   body(folder);
 }
 
-/// The output of what has ended well, or with this code.
+/// The output of a process, which must have ended with this exit code.
 inline std::string output_of(const Outcome& outcome, int exit_code = 0) {
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == exit_code);
   return outcome.output;
 }
 
-/// The words of the error that `function` throws; none where it throws none.
+/// The text of the error that `function` throws; empty if it throws none.
 template <typename Error = c10::Error, typename Function>
 std::string words_of(Function&& function) {
   try {

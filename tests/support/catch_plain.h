@@ -49,7 +49,7 @@ using Catch::MatcherBase;
 #include <utility>
 #include <vector>
 
-/// Matches text in which each of the parts stands.
+/// Matches text that contains each of the parts.
 class Has : public MatcherBase<std::string> {
  public:
   template <typename... Parts>
@@ -96,7 +96,7 @@ inline int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// What the pattern's groups match, for each match.
+/// The texts that the pattern's groups match, for each match.
 inline std::vector<std::vector<std::string>> matches(
     const std::string& text,
     const std::string& pattern) {

@@ -18,7 +18,7 @@ inline std::string output_of(
   return outcome.output;
 }
 
-/// What a run without an answer says.
+/// The message of a run that ends with exit code 2.
 inline std::string trouble(const std::vector<std::string>& arguments) {
   const auto output = output_of(2, arguments);
   INFO(output);
@@ -27,7 +27,7 @@ inline std::string trouble(const std::vector<std::string>& arguments) {
   return output;
 }
 
-/// Writes a training of one tensor and a number.
+/// Writes a checkpoint of one tensor and a number.
 inline std::string write_training(
     const TemporaryFolder& folder,
     const std::string& name,

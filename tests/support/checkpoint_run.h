@@ -5,7 +5,7 @@
 
 namespace ddp::test {
 
-/// A run that has a tensor, all of whose values are its step.
+/// A run with a tensor whose values are all equal to its step.
 struct Run {
   explicit Run(
       const std::string& folder,

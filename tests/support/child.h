@@ -6,8 +6,7 @@
 
 namespace ddp::test {
 
-/// Runs `body`; the exit code for that, 1 if it throws or an assertion
-/// fails.
+/// Runs `body`. Returns an exit code: 1 if it throws or an assertion fails.
 inline int exit_code_of(const std::function<void()>& body) {
   int code = 1;
   try {
@@ -41,8 +40,8 @@ inline void require_in_child(const std::function<void()>& body) {
   output_of(child(body).finish(kLong));
 }
 
-/// The same of one that gets no more than `megabytes` above what this has, and
-/// 20 seconds.
+/// The same with at most `megabytes` more memory than this process has, and in
+/// at most 20 seconds.
 inline void require_in_child(
     size_t megabytes,
     const std::function<void()>& body) {

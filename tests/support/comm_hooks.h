@@ -17,13 +17,13 @@ inline Future completed(const c10::IValue& value) {
   return future;
 }
 
-/// The sum over ranks, under way.
+/// The pending sum over ranks.
 inline Future sum(const at::Tensor& tensor, const ProcessGroup& group) {
   std::vector<at::Tensor> tensors{tensor};
   return group.c10d()->allreduce(tensors)->getFuture();
 }
 
-/// Whatever the test wants.
+/// A hook that calls the test's function.
 struct CustomHook : CommHook {
   using Function =
       std::function<Future(const GradBucket&, const ProcessGroup&)>;
@@ -45,7 +45,7 @@ inline std::shared_ptr<CommHook> custom(CustomHook::Function function) {
 /// Multiplies this rank's gradients.
 inline std::shared_ptr<CommHook> times(double factor) {
   return custom([factor](const GradBucket& bucket, const ProcessGroup&) {
-    return completed(bucket.buffer * factor); // a tensor of its own
+    return completed(bucket.buffer * factor); // a new tensor
   });
 }
 

@@ -8,7 +8,7 @@ namespace ddp::test {
 
 // Jobs that run with DDP_DEBUG.
 
-/// How a job's ranks ended and what they left.
+/// The outcomes of a job's ranks, and their records.
 struct Job {
   std::vector<Outcome> outcomes;
   std::unique_ptr<TemporaryFolder> folder;
@@ -40,7 +40,7 @@ inline std::vector<Command> commands_in(
   return commands;
 }
 
-/// Runs `body` on each rank; nothing in a rank of another call.
+/// Runs `body` on each rank. Returns nothing in a rank of another call.
 inline std::optional<Job> job(
     int size,
     const std::string& backend,
@@ -65,7 +65,7 @@ inline std::optional<Job> job(
   return result;
 }
 
-/// What ddp-flightrecorder says, which ends with this code.
+/// The output of ddp-flightrecorder, which must end with this code.
 inline std::string report_of(
     int exit_code,
     const std::vector<std::string>& paths) {
@@ -83,7 +83,7 @@ inline ProcessGroup group_with(std::chrono::seconds timeout) {
   return ddp::init_process_group(ddp::ProcessGroupOptions().timeout(timeout));
 }
 
-/// A program's handler of a signal, and how often it was called.
+/// A program's signal handler, and the number of its calls.
 inline std::atomic<int> own_calls{0};
 inline void own_handler(int /*signal*/) {
   ++own_calls;

@@ -8,11 +8,11 @@ namespace ddp::test {
 
 using Clock = std::chrono::steady_clock;
 
-// Far above what the tests allow, so that a wait for it shows.
+// Far above the time that the tests allow, so that a wait for it is noticed.
 inline const auto kTimeout =
     ProcessGroupOptions().timeout(std::chrono::seconds(60));
 
-/// For ranks that shall not take as long as that.
+/// For ranks that must not take as long as that.
 inline const auto kPrompt = RankOptions().timeout(std::chrono::seconds(30));
 
 inline double seconds_since(Clock::time_point start) {
@@ -38,8 +38,8 @@ inline void throw_boom() {
   throw std::runtime_error("boom in forward");
 }
 
-/// Ends this process as an exception does that nobody catches; the tests'
-/// processes catch all.
+/// Ends this process as an uncaught exception does; the tests' processes catch
+/// all exceptions.
 inline void throw_uncaught() {
   std::thread(throw_boom).join();
 }
@@ -67,7 +67,7 @@ inline void await_end_of_store(const ProcessGroup& group) {
   REQUIRE_THROWS_AS(ask_forever(), c10::DistNetworkError);
 }
 
-/// Returns when all of `those`, of whom rank 0 is one, have called it. Over the
+/// Returns when all of `those`, which include rank 0, have called it. Uses the
 /// store, which ends with rank 0.
 inline void meet_at_store(
     const ProcessGroup& group,

@@ -21,7 +21,7 @@ std::atomic<int64_t> streams{1};
 std::mutex used_mutex;
 std::vector<std::pair<void*, int64_t>> used;
 thread_local int64_t current = 0;
-/// Within an operation whose parts are not the device's.
+/// Whether this thread is in an operation whose parts are not recorded.
 thread_local bool inside = false;
 
 c10::Stream stream_of(int64_t id) {
@@ -149,7 +149,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex deviceCount() const override {
     return 1;
   }
-  /// The device draws nothing; torch::manual_seed seeds it all the same.
+  /// The device draws nothing, but torch::manual_seed seeds its generator.
   const at::Generator& getDefaultGenerator(
       c10::DeviceIndex /*device*/) const override {
     return at::detail::getDefaultCPUGenerator();
@@ -292,7 +292,7 @@ bool may_become(const at::Tensor& /*tensor*/, const at::Tensor& /*from*/) {
 }
 
 void add_kernels() {
-  // They stay for the life of the process.
+  // The kernels stay registered until the process ends.
   static auto* const all = new torch::Library(
       torch::Library::IMPL,
       "_",
@@ -306,7 +306,7 @@ void add_kernels() {
       c10::DispatchKey::PrivateUse1,
       __FILE__,
       __LINE__);
-  // LibTorch would take these apart where a GPU has one kernel for all tensors.
+  // LibTorch would split these; a GPU has one kernel for all tensors.
   for (const auto* name : {"_foreach_copy_", "_foreach_mul_.Scalar"}) {
     aten->impl(name, torch::CppFunction::makeFromBoxedFunction<&run>());
   }

@@ -10,14 +10,14 @@
 
 /// A device with streams and events for machines without a GPU.
 ///
-/// It is LibTorch's PrivateUse1. Operations run on the CPU, at once, and give
-/// the CPU's results; but each is noted with its stream and its memory, and so
-/// are events and the host's waits. So a test sees work whose order a real GPU
-/// would not keep, and each wait of the host. Freed memory counts as free at
-/// once, which a caching allocator's is not.
+/// It is LibTorch's PrivateUse1. Operations run on the CPU, immediately, with
+/// the CPU's results, but each is recorded with its stream and its memory, as
+/// are events and the host's waits. A test thus detects work that a real GPU
+/// could reorder, and each wait of the host. Freed memory is free immediately,
+/// unlike that of a caching allocator.
 namespace ddp::test::fake_gpu {
 
-/// To be called once in a process, before the device is used.
+/// Call this once in a process, before the device is used.
 void install();
 
 const c10::Device kDevice{c10::kPrivateUse1, 0};
@@ -30,10 +30,10 @@ bool is_recorded(const at::Tensor& tensor, c10::Stream stream);
 /// The order of the device's work.
 StreamOrder& order();
 
-/// How often the host has waited for the device.
+/// The number of times that the host has waited for the device.
 int64_t host_waits();
 
-/// What the device was given to do. `bytes` are those of its collectives.
+/// The device's work so far. `bytes` are those of its collectives.
 struct WorkCounts {
   int64_t kernels = 0, copies = 0, collectives = 0, bytes = 0, host_waits = 0;
 
@@ -48,22 +48,22 @@ at::Tensor on_cpu(const at::Tensor& tensor);
 /// Adds a collective to the counts.
 void count_collective(int64_t its_bytes);
 
-/// Notes a collective on the current stream.
+/// Records a collective on the current stream.
 void note_collective(const char* operation, const at::Tensor& tensor);
 
 /// A line for each collective since the last call, in the order of the calls:
 /// its name, its bytes and its stream.
 std::string take_collectives();
 
-/// Runs operations that are parts of one which is noted, or of none.
+/// Runs operations without recording them.
 void run_unnoted(const std::function<void()>& work);
 
 /// The memory that an operation reads or writes of a tensor.
 StreamOrder::Access access_of(const at::Tensor& tensor, bool writes);
 
-/// Work that is repeated without the host's code, in the same memory, as a CUDA
-/// graph repeats it. Unlike CUDA's, a capture does the work once. While it
-/// lasts, what makes the host wait for the device throws.
+/// Work that is repeated without the host's code, in the same memory, like a
+/// CUDA graph. Unlike in CUDA, a capture also does the work once. During a
+/// capture, a call that makes the host wait for the device throws.
 class Graph {
  public:
   Graph() = default;
@@ -81,7 +81,7 @@ class Graph {
   void add(
       std::function<void()> work,
       const std::vector<StreamOrder::Access>& accesses);
-  /// An operation that the CPU runs; its results stay where they are.
+  /// An operation that the CPU runs; its results stay in the same memory.
   void add_operation(
       const c10::OperatorHandle& operation,
       const std::vector<c10::IValue>& inputs,
@@ -94,25 +94,24 @@ class Graph {
 };
 
 /// A group of the same ranks for tensors on the device. Its collectives run on
-/// a stream of their own, as NCCL's do, and over gloo. As with NCCL, a complex
-/// tensor is reduced as real numbers, and these are what the future holds.
-/// Collective.
+/// a separate stream, as NCCL's do, and over gloo. As with NCCL, a complex
+/// tensor is reduced as real numbers, which the future contains. Collective.
 ProcessGroup group_of(const ProcessGroup& group);
 
-/// The memory that the group's backend has for buckets: none, as NCCL where a
+/// The memory that the group's backend has for buckets: none, as NCCL's if a
 /// GPU lacks multicast; some; or less than it offers.
 enum class BackendMemory { kNone, kSome, kTooLittle };
 
 void set_backend_memory(BackendMemory memory);
 
-/// How many tensors lie, or once lay, in the backend's memory.
+/// The number of tensors allocated so far in the backend's memory.
 int64_t backend_tensors();
 
 /// Whether an allocation that failed has left this thread in the backend's
 /// pool, as in ProcessGroupNCCL.
 bool is_pool_open();
 
-/// Requires that no order was left open so far.
+/// Requires that there were no races so far.
 inline void require_no_races() {
   const auto races = order().take_races();
   INFO((races.empty() ? "" : races[0]));
@@ -123,8 +122,8 @@ inline void require_no_races() {
 
 namespace ddp::test {
 
-/// A RANKS_TEST whose ranks have a `gpu_group` for the device, too, and leave
-/// no races.
+/// A RANKS_TEST whose ranks also have a `gpu_group` for the device. Requires
+/// that there are no races.
 #define FAKE_GPU_TEST(...)                       \
   DDP_TEST_BY(                                   \
       run_fake_gpu_test,                         \

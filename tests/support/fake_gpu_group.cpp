@@ -29,7 +29,7 @@ struct BackendAllocator final : c10::Allocator {
   }
 };
 
-/// Makes `later` come after what `earlier` has so far.
+/// Orders further work of `later` after the work of `earlier` so far.
 void follow(const c10::Stream& later, const c10::Stream& earlier) {
   c10::Event event(c10::kPrivateUse1);
   event.record(earlier);

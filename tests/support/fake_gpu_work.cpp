@@ -11,11 +11,12 @@
 namespace ddp::test::fake_gpu {
 namespace {
 
-/// Autograd's thread reads it within a backward, for which the thread waits
-/// that sets it.
+/// Autograd's thread reads it within a backward, for which the thread that sets
+/// it waits.
 Graph* captured = nullptr;
 
-/// Of collectives; a backward and the thread that calls it add to them in turn.
+/// The recorded collectives; a backward and the thread that calls it add to
+/// them in turn.
 std::string calls;
 
 } // namespace

@@ -6,9 +6,9 @@
 
 namespace ddp::test {
 
-/// The temporary folder of ranks that run this program again. They make the
-/// test's own folders once more, and their ends leave these behind; main()
-/// removes all, as it calls no static destructor.
+/// The temporary folder of ranks that run this program again. They create the
+/// test's folders again, and leave these behind when they end; main() removes
+/// all, since it calls no static destructors.
 inline std::optional<TemporaryFolder> folder_of_ranks;
 
 } // namespace ddp::test

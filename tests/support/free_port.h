@@ -21,9 +21,9 @@ inline bool is_free(int port) {
   return bound;
 }
 
-/// A TCP port of loopback for a process that is yet to start. Below those that
-/// Linux gives to sockets that ask for any, as tests beside this one do all the
-/// time: they would take it before that process does.
+/// A TCP port of loopback for a process that starts later. It is below Linux's
+/// ephemeral ports, which concurrent tests use all the time and could take
+/// before that process does.
 inline int free_port() {
   std::random_device random;
   std::uniform_int_distribution<int> ports(10000, 32767);

@@ -9,7 +9,7 @@
 
 namespace ddp::test {
 
-/// How many GPUs there are; skips the test case where there are none.
+/// The number of GPUs; skips the test case if there are none.
 inline size_t count_gpus() {
   const auto usable = backends::nccl::usable_gpus();
   if (usable.bus_addresses.empty()) {
@@ -18,9 +18,9 @@ inline size_t count_gpus() {
   return usable.bus_addresses.size();
 }
 
-/// Lets NCCL have several ranks on one GPU, which it refuses within one host:
-/// each rank becomes a host of its own, and few channels keep their kernels
-/// from waiting for each other.
+/// Lets NCCL run several ranks on one GPU, which it rejects within one host:
+/// each rank becomes a separate host, and few channels keep their kernels from
+/// waiting for each other.
 inline void share_gpu_with_other_ranks() {
   const auto rank = std::string(std::getenv("RANK"));
   const std::vector<std::pair<const char*, std::string>> settings = {
@@ -40,8 +40,8 @@ inline void share_gpu_with_other_ranks() {
   }
 }
 
-/// Runs `body` on `size` ranks over NCCL, as `ranks` does; they share GPUs
-/// where there are fewer. Skips the test case where there is none.
+/// Runs `body` on `size` ranks over NCCL, as `ranks` does; they share GPUs if
+/// there are fewer. Skips the test case if there is none.
 inline std::vector<Outcome> gpu_ranks(
     int size,
     const ProcessGroupOptions& options,
@@ -91,7 +91,7 @@ std::shared_ptr<Net> net_on_gpu(
 }
 
 /// For a Reducer that uses the group's communicator: a case connects the ranks
-/// no more often than it has to.
+/// no more often than necessary.
 inline ReducerOptions shared() {
   return ReducerOptions().share_communicator(true);
 }

@@ -17,8 +17,8 @@ using Hosts = std::vector<std::string>;
 /// How the ranks of a host communicate.
 using Local = BackendPtr (*)(const backends::BackendOptions&);
 
-/// A backend whose ranks take themselves to be on `hosts`, with gloo between
-/// them.
+/// A backend whose ranks assume that they are on `hosts`, with gloo between the
+/// hosts.
 inline BackendPtr hierarchical_backend(
     const ProcessGroup& group,
     const Hosts& hosts,

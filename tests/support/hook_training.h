@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-// As in tests/parity/comm_hooks.py: gradients that are known, of shapes that
-// PowerSGD compresses and of others, in several buckets once these are rebuilt.
+// As in tests/parity/comm_hooks.py: known gradients, of shapes that PowerSGD
+// compresses and of others, in several buckets after a rebuild.
 
 constexpr int kHookSteps = 6;
 
@@ -29,7 +29,7 @@ inline std::vector<at::Tensor> hook_tensors(uint64_t seed) {
   return tensors;
 }
 
-/// Copies there.
+/// Copies on a device.
 inline std::vector<at::Tensor> on_device(
     const c10::Device& device,
     std::vector<at::Tensor> tensors,
@@ -46,7 +46,7 @@ inline std::vector<at::Tensor> hook_parameters(
   return on_device(device, hook_tensors(3), /*requires_grad=*/true);
 }
 
-/// A rank's own in a step.
+/// A rank's gradients in a step.
 inline std::vector<at::Tensor> hook_gradients(
     int64_t step,
     int64_t rank,
@@ -66,7 +66,7 @@ inline void backward_to(
   loss.backward();
 }
 
-/// PowerSGD that begins as soon as it can.
+/// PowerSGD that begins as early as possible.
 inline PowerSGDOptions early() {
   return PowerSGDOptions().start_iteration(2);
 }
@@ -91,8 +91,8 @@ inline std::vector<at::Tensor> hook_means(int64_t step, int64_t ranks) {
   return means;
 }
 
-/// Requires that a hook averages as the mean over ranks, times `factor`, up to
-/// an error of `tolerance`, with the same bits on all ranks.
+/// Requires that a hook computes the mean over ranks, times `factor`, up to an
+/// error of `tolerance`, with the same bits on all ranks.
 inline void check_mean(
     const ProcessGroup& group,
     const std::shared_ptr<CommHook>& hook,

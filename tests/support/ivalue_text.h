@@ -19,8 +19,8 @@ inline std::string foreign_safetensors(
   return number(uint64_t{header.size()}) + header + data;
 }
 
-/// What tests/parity/torch_file_check.py prints for the same value: a line for
-/// each value in it, with its bits.
+/// The text that tests/parity/torch_file_check.py prints for the same value: a
+/// line for each value in it, with its bits.
 std::string text_of(const c10::IValue& value, const std::string& where = "");
 
 inline c10::impl::GenericDict dict(
@@ -32,7 +32,7 @@ inline c10::impl::GenericDict dict(
   return result;
 }
 
-/// What stands in a dict under the first key, in that one under the second ...
+/// The value at a path of keys in nested dicts.
 template <typename... Keys>
 c10::IValue entry(c10::IValue value, const Keys&... keys) {
   ((value = value.toGenericDict().at(keys)), ...);

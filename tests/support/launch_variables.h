@@ -32,7 +32,7 @@ inline Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
-// What launchers really set, as far as it has to do with ranks and hosts.
+// The variables that launchers really set, if they concern ranks and hosts.
 
 /// torchrun 2.11, the second of two workers.
 inline const Variables kTorchrunWorker{

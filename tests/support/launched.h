@@ -23,14 +23,14 @@ inline Command with_ddprun(
        {"OMP_NUM_THREADS", "1"}}};
 }
 
-/// The output of a command that shall end well.
+/// The output of a command, which must succeed.
 inline std::string output_of(
     const Command& command,
     std::chrono::seconds timeout = kLong) {
   return output_of(run(command, timeout));
 }
 
-/// That of one that shall not.
+/// The output of a command that must have failed.
 inline std::string refusal_of(const Outcome& outcome) {
   INFO(outcome.output);
   REQUIRE(outcome.exit_code != 0);
@@ -42,8 +42,7 @@ inline std::string parity_program(const std::string& name) {
   return variable("DDP_SOURCE") + "/tests/parity/" + name;
 }
 
-/// The output of the Python that has torch; without one the test case is
-/// skipped.
+/// The output of the Python with torch; skips the test case if there is none.
 inline std::string python_output(Words arguments) {
   arguments.insert(arguments.begin(), {python_with_torch(), "-W", "ignore"});
   return output_of(

@@ -5,7 +5,7 @@
 
 namespace ddp::test {
 
-/// How many samples the datasets of these tests have.
+/// The number of samples in the datasets of these tests.
 constexpr size_t kSize = 50;
 
 /// Samples made by a function of their index.

@@ -34,7 +34,7 @@ void report(int /*signal*/) {
 }
 
 /// Ends this process with a stack trace on stderr when the harness sends
-/// SIGABRT, so that a test that hangs says where.
+/// SIGABRT, so that a hanging test reports its position.
 void install_watchdog() {
   void* frame[1];
   backtrace(frame, 1); // loads libgcc now; it may not be safe in the handler

@@ -10,8 +10,8 @@
 
 namespace ddp::test {
 
-/// A file in memory, for tests that change one very often: a disk would be
-/// waited for each time.
+/// A file in memory, for tests that change a file very often: each change on a
+/// disk would take time.
 class MemoryFile {
  public:
   /// A link at `path` leads to it, in this process and those forked from it.

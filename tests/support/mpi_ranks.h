@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-/// That runs a program on `size` ranks under mpirun; skips the test case where
-/// the machine has no MPI.
+/// The command that runs a program on `size` ranks under mpirun; skips the test
+/// case if the machine has no MPI.
 inline Command with_mpi(int size, const Command& command) {
   const char* launcher = std::getenv("DDP_MPIRUN");
   if (!launcher || !*launcher) {
@@ -65,7 +65,7 @@ inline ProcessGroup mpi_group() {
       ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
 }
 
-/// Requires that each rank has said "rank N passed".
+/// Requires that each rank has printed "rank N passed".
 inline void require_passed(const Outcome& outcome, int size) {
   INFO(outcome.output);
   for (int rank = 0; rank < size; ++rank) {
@@ -74,8 +74,9 @@ inline void require_passed(const Outcome& outcome, int size) {
   }
 }
 
-/// As `mpi_ranks`, of ranks that leave an operation, and so mpirun with another
-/// exit code: each says that it passed. Returns how mpirun ended.
+/// As `mpi_ranks`, for ranks that leave an operation, so that mpirun ends with
+/// another exit code. Requires that each rank reports that it passed. Returns
+/// how mpirun ended.
 inline std::optional<Outcome> mpi_ranks_that_leave(
     int size,
     const std::function<void()>& body) {

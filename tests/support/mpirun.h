@@ -5,8 +5,8 @@
 
 namespace ddp::test {
 
-/// Skips the test case where there is no mpirun, or where the program that it
-/// shall start was not built since there is no MPI.
+/// Skips the test case if there is no mpirun, or if the program `needed` was
+/// not built since there is no MPI.
 inline void need_mpirun(const std::string& needed = "") {
   if (run(Command{{"mpirun", "--version"}, {}}, kLong).exit_code != 0) {
     skip("there is no mpirun");
@@ -16,7 +16,7 @@ inline void need_mpirun(const std::string& needed = "") {
   }
 }
 
-/// Runs mpirun, which has to be there, with nothing else said about ranks.
+/// Runs mpirun, which must exist, without other variables about ranks.
 inline Outcome mpirun(
     std::vector<std::string> arguments,
     Environment environment = {}) {
@@ -42,14 +42,15 @@ inline Outcome mpirun(
   return outcome;
 }
 
-/// Runs ranks that shall end well; their output.
+/// Runs ranks, which must succeed; returns their output.
 inline std::string output_of(
     const std::vector<std::string>& arguments,
     const Environment& environment = {}) {
   return output_of(mpirun(arguments, environment));
 }
 
-/// Whether each of `size` ranks has said what it is and has the right sum.
+/// Requires that each of `size` ranks has printed its numbers and the right
+/// sum.
 inline void check_lines(
     const std::string& output,
     int size,

@@ -107,7 +107,7 @@ inline void reset_gradients(const torch::nn::Module& net) {
   }
 }
 
-/// The gradients that one process would find from the ranks' local ones.
+/// The gradients that one process would compute from the ranks' local ones.
 inline std::vector<at::Tensor> average(
     const ProcessGroup& group,
     const torch::nn::Module& local) {
@@ -121,7 +121,8 @@ inline std::vector<at::Tensor> average(
   return result;
 }
 
-/// Whether two nets have the same parameters, bit for bit or as `same` has it.
+/// Whether two nets have the same parameters, bit for bit or according to
+/// `same`.
 inline bool same_parameters(
     const torch::nn::Module& a,
     const torch::nn::Module& b,
@@ -131,14 +132,14 @@ inline bool same_parameters(
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), same);
 }
 
-/// Equal but for rounding, with the tolerances of Python's `assertEqual`: what
-/// nearly cancels in a sum is compared by its size before.
+/// Equal except for rounding, with the tolerances of Python's `assertEqual`.
+/// The absolute tolerance allows for sums that nearly cancel.
 inline bool nearly_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == at::kDouble ? at::allclose(a, b, 1e-7, 1e-7)
                                         : at::allclose(a, b, 1.3e-6, 1e-5);
 }
 
-/// Whether two nets' parameters are.
+/// Whether two nets' parameters are nearly equal.
 inline bool nearly_equal(
     const torch::nn::Module& a,
     const torch::nn::Module& b) {

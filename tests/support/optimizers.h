@@ -18,7 +18,7 @@ MakeOptimizer maker(const Options& options) {
   };
 }
 
-/// An optimizer that is fused, and LibTorch's that computes the same.
+/// A fused optimizer, and LibTorch's equivalent.
 struct FusedKind {
   std::string python; ///< the call of Python's constructor, after parameters
   MakeOptimizer fused, plain;

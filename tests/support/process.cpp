@@ -38,7 +38,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a process may take to end by a signal.
+/// The time that a process may take to end by a signal.
 constexpr std::chrono::seconds kTimeToEnd(10);
 
 /// Sanitizers make programs slow.
@@ -138,7 +138,7 @@ void Process::interrupt(bool again, bool killed) const {
 Outcome Process::finish(std::chrono::seconds timeout) {
   Outcome outcome;
   auto deadline = start_ + patience_for(timeout);
-  // A child of the program may hold the pipe open after it: ask for both.
+  // A child may hold the pipe open after the program's end, so check both.
   bool open = true;
   bool killed = false;
   int status = 0;
@@ -160,8 +160,7 @@ Outcome Process::finish(std::chrono::seconds timeout) {
   }
   outcome.seconds = Clock::now() - start_;
   pid_ = -1;
-  deadline =
-      Clock::now() + std::chrono::seconds(5); // a child may go on writing
+  deadline = Clock::now() + std::chrono::seconds(5); // a child may still write
   for (size_t before = 0;
        open && before != text_.size() && Clock::now() < deadline;) {
     before = text_.size();
@@ -176,7 +175,8 @@ Outcome Process::finish(std::chrono::seconds timeout) {
 std::vector<Outcome> finish(
     std::vector<Process>& processes,
     std::chrono::seconds timeout) {
-  // At once: a process whose output nobody reads stops when the pipe is full.
+  // In parallel: a process whose output is not read blocks when the pipe is
+  // full.
   std::vector<std::future<Outcome>> outcomes;
   for (auto& process : processes) {
     outcomes.push_back(std::async(std::launch::async, [&process, timeout] {

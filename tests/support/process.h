@@ -14,45 +14,45 @@ inline constexpr std::chrono::seconds kLong(60);
 
 using Environment = std::map<std::string, std::string>;
 
-/// Of this process's environment; empty where it is not set.
+/// A variable of this process's environment; empty if it is not set.
 std::string variable(const char* name);
 
-/// The number that it is set to, or `usual`.
+/// The number in this variable; `usual` if it is not set.
 int variable(const char* name, int usual);
 
 /// The path of a program of tests/programs.
 std::string program(const std::string& name);
 
-/// A program to run, with variables set (or, where empty, unset) on top of this
-/// process's environment.
+/// A program to run, with variables set (or, if empty, unset) in addition to
+/// this process's environment.
 struct Command {
   std::vector<std::string> arguments;
   Environment environment;
 };
 
-/// Sets variables of this process (or, where empty, unsets them).
+/// Sets variables of this process (or, if empty, unsets them).
 void set_variables(const Environment& environment);
 
-/// Runs it in place of this program, or ends with 127.
+/// Replaces this program by the command, or ends with 127.
 [[noreturn]] void become(const Command& command);
 
 /// How a program ended.
 struct Outcome {
   /// Exit code, or 128 + signal.
   int exit_code = -1;
-  /// What it wrote to stdout and stderr.
+  /// Its output to stdout and stderr.
   std::string output;
   /// The deadline passed; it was sent SIGABRT and then SIGKILL.
   bool hung = false;
   std::chrono::duration<double> seconds{};
 };
 
-/// A running program in a process group of its own. Its timeouts are multiplied
-/// by DDP_TEST_TIMEOUT_FACTOR where that is set.
+/// A running program in a separate process group. Its timeouts are multiplied
+/// by DDP_TEST_TIMEOUT_FACTOR, if that is set.
 class Process {
  public:
   explicit Process(const Command& command);
-  /// This program goes on in it as `body`, whose result is the exit code.
+  /// Runs `body` in a fork of this program; its result is the exit code.
   explicit Process(const std::function<int()>& body);
   Process(Process&&) noexcept;
   Process& operator=(Process&&) = delete;
@@ -76,11 +76,11 @@ class Process {
   /// Kills it and its children.
   void kill_all() const;
 
-  /// Ends it after a deadline: first so that it says where it hangs, then with
-  /// its children. Throws once that has not helped.
+  /// Ends it after a deadline: first so that it reports where it hangs, then
+  /// with its children. Throws if that has not helped.
   void interrupt(bool again, bool killed) const;
 
-  /// Reads what there is, for at most `patience`; false at the end of output.
+  /// Waits for output for at most `patience` and reads it; false at its end.
   bool read_some(std::chrono::milliseconds patience);
 
   pid_t pid_ = -1;

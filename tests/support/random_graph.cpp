@@ -115,7 +115,7 @@ class Generator {
     }
     Node node;
     const auto kind = random_.below(10);
-    // Checkpoints want the same backward in each step.
+    // Checkpoints need the same backward in each step.
     if (graph_.steady && kind < 4) {
       node.operation = Operation::kCheckpoint;
       node.children.push_back(draw_node(depth - 1));
@@ -170,7 +170,7 @@ class Generator {
     for (size_t i = 0; i < count; ++i) {
       Step step;
       step.frozen = i == 0 ? graph_.frozen : graph_.steps[i - 1].frozen;
-      // A net with checkpoints begins with what it was constructed with.
+      // A net with checkpoints begins with the parameters of its construction.
       const bool may_change = freezes_ && (i > 0 || !graph_.steady);
       for (size_t k = 0; may_change && k < step.frozen.size(); ++k) {
         if (k != head_ && random_.chance(25)) {
@@ -232,7 +232,7 @@ class Generator {
     options.check_divergence_every(random_.chance(10) ? 2 : 0);
     options.skip_all_reduce_unused_params(
         !graph_.by_rank && random_.chance(50));
-    // Checkpoints bring leaves of their own.
+    // Checkpoints create leaves.
     options.unmanaged_leaves(Severity::kIgnore);
     draw_caps();
   }
@@ -250,7 +250,7 @@ class Generator {
     }
   }
 
-  /// From one byte, which gives each parameter a bucket, to all of them.
+  /// From one byte, for a bucket per parameter, to one bucket for all.
   double draw_cap() {
     return random_.one_of({1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1.0});
   }
@@ -258,7 +258,7 @@ class Generator {
   Random random_;
   int64_t size_;
   Graph graph_;
-  /// What each backward reaches, unless `finish`.
+  /// The parameter that each backward reaches, unless `finish`.
   size_t head_ = 0;
   bool freezes_ = false;
   uint64_t branches_ = 0;

@@ -8,14 +8,14 @@
 
 namespace ddp::test {
 
-/// What a node of a random net does to a tensor of [rows, width].
+/// The operation of a random net's node on a tensor of [rows, width].
 enum class Operation {
   kLinear, ///< tanh(x W' + b)
   kScale, ///< times a parameter
   kShift, ///< plus a weighted sum over a parameter of any shape
   kDetach, ///< the same, cut off from its graph
   kSequence, ///< the children, one after the other
-  kMean, ///< the mean of what the children give
+  kMean, ///< the mean of the children's results
   kBranch, ///< one of the children
   kCheckpoint, ///< the child, computed again in backward
 };
@@ -23,10 +23,10 @@ enum class Operation {
 /// A part of a random net.
 struct Node {
   Operation operation = Operation::kSequence;
-  /// By index; the same may stand in several nodes.
+  /// Indices; several nodes may use the same parameter.
   std::vector<size_t> parameters;
   std::vector<Node> children;
-  /// Of a branch: what tells it from others.
+  /// Identifies a branch.
   uint64_t number = 0;
 };
 
@@ -39,7 +39,7 @@ struct ParameterDescription {
   at::ScalarType dtype = at::kFloat;
 };
 
-/// What becomes of a gradient between two steps.
+/// The change of a gradient between two steps.
 enum class Handling { kNone, kZero, kKeep, kHalve, kReplace };
 
 /// Forwards, and then one backward over all (or one over each).
@@ -49,7 +49,7 @@ struct Pass {
   bool together = true;
   /// How often each backward runs, over the retained graph.
   int repeats = 1;
-  /// The rank that sits it out, or -1.
+  /// The rank that does not take part, or -1.
   int64_t left_out = -1;
 };
 
@@ -59,7 +59,7 @@ struct Step {
   std::vector<Pass> passes;
 };
 
-/// A random net and what is done with it.
+/// A random net and its steps.
 struct Graph {
   uint64_t seed = 0;
   int64_t width = 1;

@@ -70,7 +70,7 @@ inline std::vector<at::Tensor> make_parameters(const Graph& graph) {
   return parameters;
 }
 
-/// Which forward it is: input and branches follow from it.
+/// The position of a forward, which determines its input and branches.
 struct Place {
   size_t step = 0;
   size_t pass = 0;
@@ -78,7 +78,7 @@ struct Place {
   int64_t rank = 0;
 };
 
-/// Runs a graph's forwards. Has to outlive the backward where it checkpoints.
+/// Runs a graph's forwards. Must outlive the backward if it checkpoints.
 struct Interpreter {
   const Graph& graph;
   const std::vector<at::Tensor>& parameters;
@@ -154,8 +154,7 @@ struct Interpreter {
     return bounded(product.to(bias.dtype()) + bias);
   }
 
-  /// Each element has a weight of its own, so that none can stand in for
-  /// another.
+  /// Each element has a different weight, so that no mix-up stays unnoticed.
   at::Tensor run_shift(const Node& node, const at::Tensor& x) const {
     const auto& shift = parameters[node.parameters[0]];
     const auto count = std::max<int64_t>(shift.numel(), 1);

@@ -7,20 +7,20 @@
 
 #include <torch/cuda.h>
 
-// LeakSanitizer's, where a program is built with it.
+// LeakSanitizer's function, if a program is built with it.
 extern "C" __attribute__((weak)) int __lsan_do_recoverable_leak_check();
 
 namespace ddp::test {
 namespace {
 
-/// Counts the calls within one test case, alike in all processes.
+/// Counts the calls within one test case, equally in all processes.
 std::string call_number() {
   static std::map<std::string, int> calls;
   return std::to_string(
       calls[Catch::getResultCapture().getCurrentTestName()]++);
 }
 
-/// Runs the body in a rank's process; the code to end it with.
+/// Runs the body in a rank's process; returns its exit code.
 int be_a_rank(const std::function<void()>& body) {
   int code = exit_code_of(body);
   if (__lsan_do_recoverable_leak_check && code == 0) { // _exit() skips it
@@ -62,7 +62,7 @@ std::vector<Environment> environments_of_ranks(
     variables.insert({"MASTER_ADDR", "127.0.0.1"});
     variables.insert({"MASTER_PORT", port});
     variables.insert({"OMP_NUM_THREADS", "1"});
-    // Tests of what every backend does are run with others too.
+    // Tests for every backend also run with other backends.
     const char* backend = std::getenv("DDP_TEST_BACKEND");
     variables.insert({"DDP_BACKEND", backend ? backend : "gloo"});
     environments.push_back(std::move(variables));
@@ -72,16 +72,16 @@ std::vector<Environment> environments_of_ranks(
 
 namespace {
 
-/// Whether a fork of this process is as good as a new one, to which LibTorch's
-/// start is most of a short test's time: there are no threads that it would
-/// lack, and no GPU, whose driver does not work in a fork.
+/// Whether a fork of this process can replace a new process, in which loading
+/// LibTorch takes most of a short test's time. A fork would lack other threads,
+/// and a GPU's driver does not work in a fork.
 bool can_fork() {
   const std::filesystem::directory_iterator threads("/proc/self/task");
   return std::distance(begin(threads), end(threads)) == 1 &&
       !torch::cuda::is_available();
 }
 
-/// The ranks as forks of this process, where they would start as it did.
+/// The ranks as forks of this process; none if they must be new processes.
 std::vector<Process> forks(
     int size,
     const std::function<void()>& body,
@@ -138,7 +138,7 @@ std::vector<Outcome> ranks(
   }
   const auto outcomes = finish(processes, options.timeout());
   const auto& codes = options.exit_codes();
-  for (const bool hung : {false, true}) { // who hangs may wait for who failed
+  for (const bool hung : {false, true}) { // a hang may follow a failure
     for (int rank = 0; rank < size; ++rank) {
       const auto& outcome = outcomes[rank];
       const auto other = codes.find(rank);

@@ -23,7 +23,7 @@ struct SharedFolder {
   std::string path;
 };
 
-/// Returns when the file is there; the test's own time bounds it.
+/// Returns when the file exists; only the test's timeout limits the wait.
 inline void await(const std::string& flag) {
   while (!std::filesystem::exists(flag)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -36,21 +36,21 @@ struct RankOptions {
 
   TORCH_ARG(Environment, environment);
   TORCH_ARG(std::chrono::seconds, timeout) = std::chrono::seconds(60);
-  /// Of ranks that shall not end with 0.
+  /// The exit codes of ranks that must not end with 0.
   TORCH_ARG(Codes, exit_codes);
 };
 
 /// Runs `body` on `size` ranks and checks that each passes in time.
 ///
-/// Each rank is a process of its own, with the environment that a launcher
-/// would give it: a fork of this one, or, where this one has threads or the
-/// options an environment, this program started again to run the same test case
-/// up to the same call. There `body` runs and the process ends, so that code
-/// after the call runs in the first process only. (A test with several calls: a
-/// rank of a later one passes the earlier calls, which then return nothing.)
-/// What ranks share goes through a SharedFolder, not through a variable. Failed
-/// assertions of a rank are shown with its output; one that hangs says where.
-/// Returns how the ranks ended.
+/// Each rank is a separate process, with the environment that a launcher would
+/// set: a fork of this process or, if this process has threads or a GPU, or the
+/// options have an environment, this program started again to run the same test
+/// case up to the same call. There, `body` runs and the process ends, so code
+/// after the call runs in the first process only. (In a test with several
+/// calls, a rank of a later call passes the earlier calls, which then return
+/// nothing.) Ranks share data through a SharedFolder, not through a variable.
+/// Failed assertions of a rank are shown with its output; a hanging rank
+/// reports its position. Returns how the ranks ended.
 std::vector<Outcome> ranks(
     int size,
     const RankOptions& options,
@@ -60,15 +60,15 @@ std::vector<Outcome> ranks(int size, const std::function<void()>& body);
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
 
-/// How many ranks a RANKS_TEST has; it runs with each of several numbers.
+/// The numbers of ranks of a RANKS_TEST, which runs with each of them.
 struct Sizes : std::vector<int> {
   Sizes(int size) : vector({size}) {}
   Sizes(std::initializer_list<int> sizes) : vector(sizes) {}
 };
 
-/// A test case whose body runs on each of three ranks, or of as many as are
-/// given, and has their `group` and a `folder` that they share, which ends with
-/// a slash. Options of both may be given too:
+/// A test case whose body runs on three ranks, or on the given numbers of
+/// ranks, with their `group` and a shared `folder`, which ends with a slash.
+/// Options of the group and the ranks may follow:
 /// RANKS_TEST("title") {...}, RANKS_TEST("title", {3, 4}) {...}
 #define RANKS_TEST(...)                             \
   DDP_TEST_BY(                                      \
@@ -83,7 +83,7 @@ void ranks_test(
     const ProcessGroupOptions& options = {},
     const RankOptions& rank_options = {});
 
-/// One whose ranks have been started, and have no group yet.
+/// A test case whose ranks have no group yet.
 #define STARTED_TEST(...) \
   DDP_TEST_BY(            \
       started_test, ([[maybe_unused]] const std::string& folder), __VA_ARGS__)
@@ -93,27 +93,27 @@ void started_test(
     int size = 3,
     const RankOptions& rank_options = {});
 
-/// What a launcher would set for each rank, and more.
+/// The variables that a launcher would set for each rank, and `more`.
 std::vector<Environment> environments_of_ranks(
     int size,
     const Environment& more = {});
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
-/// them itself. In the test's first process; in a rank of this call `body` runs
-/// and the process ends, and in one of another there are none.
+/// them itself. In a rank of this call, `body` runs and the process ends. Empty
+/// in a rank of another call.
 std::vector<Command> commands_of_ranks(
     int size,
     const std::function<void()>& body,
     const Environment& environment = {});
 
-/// For other ways to start ranks. In the test's first process: the command that
-/// runs the same test case up to this call. There `body` runs and `end` ends
-/// the process with its exit code. Nothing in a rank of another call.
+/// For other ways to start ranks: the command that runs the same test case up
+/// to this call. There, `body` runs, and `end` ends the process with its exit
+/// code. Returns nothing in a rank of another call.
 std::optional<Command> command_of_rank(
     const std::function<void()>& body,
     void (*end)(int));
 
-/// Before there is a group.
+/// This rank's number, before there is a group.
 inline int64_t own_rank() {
   return std::stoll(std::getenv("RANK"));
 }

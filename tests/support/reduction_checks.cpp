@@ -98,8 +98,8 @@ void check_reduce(const BackendPtr& backend) {
   }
 }
 
-/// What `count` draws of places make of a tensor of `sizes`: some fall together
-/// where the places are few.
+/// A sparse tensor of `sizes` with values at `count` random places, some of
+/// which coincide if there are few places.
 torch::Tensor draw(
     const std::vector<int64_t>& sizes,
     int64_t sparse_dim,
@@ -154,7 +154,7 @@ void check_sparse_sums(const BackendPtr& backend, const BackendPtr& gloo) {
         torch::kInt32,
         torch::kInt64}) {
     for (const auto& [sizes, sparse_dim] : shapes) {
-      // Of rank 1 none, then of all; the last of nobody.
+      // First none on rank 1, then some on all ranks, then none on any rank.
       for (const int64_t count :
            {9 * (rank % 2 ? 0 : 1 + rank), 30 + 7 * rank, int64_t{0}}) {
         const auto tensor = draw(sizes, sparse_dim, count, dtype);

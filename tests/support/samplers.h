@@ -19,7 +19,7 @@ struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
   std::optional<size_t> count_;
 };
 
-/// LibTorch's loader of so many numbers.
+/// LibTorch's loader of `count` numbers.
 template <typename Sampler>
 auto torch_loader(
     size_t count,
@@ -35,7 +35,7 @@ auto torch_loader(
           .enforce_ordering(ordered));
 }
 
-/// All indices that a sampler has left.
+/// All remaining indices of a sampler.
 template <typename Sampler>
 Indices drain(Sampler& sampler, size_t batch_size = 7) {
   Indices all;
@@ -82,7 +82,8 @@ void each_way_to_load(size_t batch_size, const Body& body) {
 }
 
 /// A run of `world` ranks that step together for at most `steps` batches of the
-/// epoch in `state`; what they were done with, and rank 0's state afterwards.
+/// epoch in `state`. Returns the completed samples, and sets `state` to rank
+/// 0's state afterwards.
 template <typename MakeSampler>
 Indices run_ranks(
     const MakeSampler& make_sampler,

@@ -1,6 +1,6 @@
 #pragma once
 
-// What tests of sharded optimizers train.
+// Models for tests of sharded optimizers.
 #include <tests/support/nets.h>
 
 #include <ddp/zero_redundancy_optimizer.h>

@@ -6,7 +6,7 @@
 
 namespace ddp::test {
 
-/// A value in memory as ddprun hands it to a rank, with a descriptor for child
+/// A value in memory as ddprun passes it to a rank, with a descriptor for child
 /// processes.
 template <typename Value>
 class SharedPage {

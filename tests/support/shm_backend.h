@@ -20,7 +20,7 @@ inline BackendPtr backend_of(const ProcessGroup& group) {
 }
 
 /// A RANKS_TEST whose body has a `group` over shared memory, its `backend`, and
-/// the `whole`, of the same ranks, that it is a duplicate of.
+/// `whole`, of which `group` is a duplicate.
 #define SHM_TEST(...)                              \
   DDP_TEST_BY(                                     \
       run_shm_test,                                \

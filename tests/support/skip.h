@@ -13,9 +13,9 @@ inline bool& has_skipped() {
   return skipped;
 }
 
-/// Ends the test case, which needs what this machine lacks. CTest shows it as
-/// skipped, or as failed if an assertion has failed. To be called in the test's
-/// first process, before ranks are started, on the main thread.
+/// Ends the test case, a requirement of which this machine lacks. CTest shows
+/// it as skipped, or as failed if an assertion has failed. Call this in the
+/// test's first process, before ranks are started, on the main thread.
 [[noreturn]] inline void skip(const std::string& reason) {
   std::cout << "skipped: " << reason << std::endl;
   has_skipped() = true;
@@ -23,7 +23,7 @@ inline bool& has_skipped() {
   throw Catch::TestFailureException();
 }
 
-/// The Python that has torch; without one the test case is skipped.
+/// The Python with torch; skips the test case if there is none.
 inline std::string python_with_torch() {
   const char* python = std::getenv("DDP_PYTHON");
   if (python == nullptr || *python == '\0') {

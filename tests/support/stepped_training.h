@@ -6,7 +6,7 @@
 
 namespace ddp::test {
 
-/// A training all of whose values are the number of its step.
+/// A training run whose values all equal the number of its step.
 struct SteppedTraining {
   explicit SteppedTraining(int64_t size = 1000)
       : weights(torch::zeros({size})),
@@ -25,7 +25,8 @@ struct SteppedTraining {
   TrainingState state;
 };
 
-/// The step of such a training's file; requires that all of it is of that one.
+/// The step of such a training's file; requires that all values are of this
+/// step.
 inline int64_t step_of(const std::string& path) {
   const auto content = read_checkpoint_file(path).toGenericDict();
   const auto step = content.at("step").toInt();
@@ -38,8 +39,8 @@ inline int64_t step_of(const std::string& path) {
   return step;
 }
 
-/// The newest step that another run finds whole in a manager's folder, where
-/// "latest" has to be whole too.
+/// The newest complete step that another run finds in a manager's folder, where
+/// "latest" must also be complete.
 inline int64_t newest_step_in(const std::string& folder) {
   SteppedTraining resumed;
   CheckpointManager checkpoints(folder, resumed.state);

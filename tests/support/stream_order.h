@@ -10,13 +10,13 @@
 
 namespace ddp::test {
 
-/// What is certain of the order in which streams of a device work, and which
-/// work on the same memory has no certain order: a race, whatever the order was
-/// this time. Vector clocks, as in a race detector for threads.
+/// The guaranteed order of work on a device's streams. Work on the same memory
+/// without a guaranteed order is a race, whatever the order was in this run.
+/// Uses vector clocks, like a race detector for threads.
 class StreamOrder {
  public:
   using StreamId = int64_t;
-  /// How much of each stream's work comes before some point.
+  /// The amount of each stream's work that comes before some point.
   using Point = std::map<StreamId, int64_t>;
 
   /// Memory that an operation reads or writes.
@@ -39,7 +39,7 @@ class StreamOrder {
       for (const auto& past : past_) {
         check(past, now, own);
       }
-      // What comes after a write comes after what came before it.
+      // Work that comes after a write also comes after all work before it.
       past_.erase(
           std::remove_if(
               past_.begin(),
@@ -53,7 +53,7 @@ class StreamOrder {
     }
   }
 
-  /// The point that `stream` has come to, for an event.
+  /// The point that `stream` has reached, for an event.
   Point reached(StreamId stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return clock(stream);
@@ -71,7 +71,7 @@ class StreamOrder {
     advance(host_, point);
   }
 
-  /// What is there was freed: its next owner starts anew.
+  /// The memory was freed: its next owner starts without a history.
   void forget(uintptr_t begin, uintptr_t end) {
     const std::lock_guard<std::mutex> lock(mutex_);
     past_.erase(

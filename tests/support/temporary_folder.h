@@ -12,7 +12,7 @@
 
 namespace ddp::test {
 
-/// A folder of a test's own, which goes with it.
+/// A test's folder, which the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -39,7 +39,7 @@ class TemporaryFolder {
     return path_.string();
   }
 
-  /// The names of what is in it now.
+  /// The names of its current contents.
   std::set<std::string> names() const {
     std::set<std::string> result;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

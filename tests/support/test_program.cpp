@@ -1,4 +1,4 @@
-// Catch2 2 has its implementation in the header, compiled here alone.
+// Catch2 2 has its implementation in the header, compiled only here.
 #if __has_include(<catch2/catch_all.hpp>)
 #else
 #define CATCH_CONFIG_EXTERNAL_INTERFACES

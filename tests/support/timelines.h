@@ -11,7 +11,7 @@ inline Command ddp_timeline(Words arguments) {
   return {arguments, {}};
 }
 
-/// The spans of a track, by its name, of a rank.
+/// The spans of a rank's track with this name.
 inline std::vector<nlohmann::json> spans(
     const nlohmann::json& trace,
     int64_t rank,
@@ -32,7 +32,8 @@ inline std::vector<nlohmann::json> spans(
   return result;
 }
 
-/// Of all its tracks: reductions that overlap have one each.
+/// The reductions on all tracks of a rank; those that overlap have separate
+/// tracks.
 inline std::vector<nlohmann::json> reductions(
     const nlohmann::json& trace,
     int64_t rank) {
@@ -46,7 +47,7 @@ inline std::vector<nlohmann::json> reductions(
   return result;
 }
 
-/// Whether Python's parser takes it as XML.
+/// Whether Python's parser accepts the file as XML.
 inline bool is_xml(const std::string& path) {
   const std::string script =
       "import sys, xml.etree.ElementTree as e; "

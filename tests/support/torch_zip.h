@@ -19,8 +19,8 @@ inline std::string u32(uint64_t value) {
 
 using ZipContents = std::vector<std::pair<std::string, std::string>>;
 
-/// A zip file as torch.save writes it: the sizes follow the content, and what
-/// the directory says counts.
+/// A zip file as torch.save writes it: the sizes follow the content, and the
+/// directory's values count.
 inline std::string zip_of(const ZipContents& records, uint16_t method = 0) {
   std::string text, directory;
   for (const auto& [name, content] : records) {
@@ -51,7 +51,7 @@ inline std::string long_integer(int64_t value) {
   return "\x8a\x08" + number(value);
 }
 
-/// A reference to storage `key` of so many elements.
+/// A reference to storage `key` with this number of elements.
 inline std::string storage_of(
     const std::string& type,
     const std::string& key,
@@ -96,8 +96,8 @@ inline const std::string kZero = "K\0"s;
 inline const std::string kFour = "K\4\x85";
 inline const std::string kOne = "K\1\x85";
 
-/// What reading these bytes says, empty if nothing; another exception than
-/// c10::Error (std::bad_alloc) goes up.
+/// The error of reading these bytes; empty if there is none. Exceptions other
+/// than c10::Error (std::bad_alloc) propagate.
 inline std::string complaint(const std::string& bytes) {
   return words_of([&] {
     const ddp::detail::MemorySource source(bytes.data(), bytes.size());

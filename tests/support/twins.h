@@ -7,9 +7,9 @@
 
 namespace ddp::test {
 
-/// Requires that the gradients are those that one process would find from the
-/// ranks' local ones; there is none only where no rank has any. The tolerances
-/// are those of `nearly_equal`.
+/// Requires that the gradients are those that one process would compute from
+/// the ranks' local ones; a gradient is undefined only if no rank has one. The
+/// tolerances are those of `nearly_equal`.
 inline void require_means(
     const ProcessGroup& group,
     const torch::nn::Module& net,
@@ -49,7 +49,7 @@ inline std::vector<ReducerOptions> all_modes() {
       ReducerOptions().gradient_as_bucket_view(true)};
 }
 
-/// A net with a Reducer, and one of the same values that has none, on the
+/// A net with a Reducer, and a net with the same values and no Reducer, on the
 /// group's device.
 template <typename Net>
 struct Twins {
@@ -60,7 +60,7 @@ struct Twins {
     copy_parameters(*net, *local);
   }
 
-  /// Backwards of both, of what `loss` makes of each.
+  /// Runs a backward of `loss` on both nets.
   template <typename Loss>
   void backward(const Loss& loss) const {
     loss(*net).backward();

@@ -4,12 +4,12 @@
 
 #include <ddp/process_group.h>
 
-// For the tests of what compares and checks values over ranks.
+// For tests of comparisons and checks of values over ranks.
 
 namespace ddp::test {
 
-/// The words of the `c10::ValueError` that `check` throws on every rank, or
-/// none where it throws on no rank.
+/// The text of the `c10::ValueError` that `check` throws on every rank; empty
+/// if it throws on no rank.
 template <typename Check>
 std::string error_on_all(const ProcessGroup& group, Check&& check) {
   const auto error = words_of<c10::ValueError>(check);
@@ -19,7 +19,7 @@ std::string error_on_all(const ProcessGroup& group, Check&& check) {
   return error;
 }
 
-/// Requires that the group is of use.
+/// Requires that the group is usable.
 inline void check_usable(const ProcessGroup& group) {
   auto sum = torch::ones({1});
   group.all_reduce(sum);

@@ -15,10 +15,10 @@
 namespace ddp::detail {
 namespace {
 
-// Small enough that who sees the bytes finds them in the cache.
+// Small enough that `see` gets the bytes while they are in the cache.
 constexpr uint64_t kPiece = 256 * 1024;
 
-// Of the widest number that a tensor can have.
+// The alignment of the widest number that a tensor can contain.
 constexpr uint64_t kTensorAlignment = 8;
 
 // Calls `function(offset, bytes)` for each piece.
@@ -86,7 +86,7 @@ uint64_t MemorySource::size() const {
 
 void MemorySource::read(uint64_t offset, void* data, size_t bytes) const {
   check_range(offset, bytes, size_);
-  if (bytes > 0) { // neither pointer may be null otherwise
+  if (bytes > 0) { // memcpy allows no null pointers
     std::memcpy(data, data_ + offset, bytes);
   }
 }
@@ -136,7 +136,7 @@ void FileSource::read(uint64_t offset, void* data, size_t bytes) const {
 }
 
 std::shared_ptr<char> FileSource::map() const {
-  if (size_ == 0) { // which cannot be mapped
+  if (size_ == 0) { // an empty file cannot be mapped
     return nullptr;
   }
   auto* data = ::mmap(

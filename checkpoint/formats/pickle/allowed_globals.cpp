@@ -8,8 +8,8 @@
 namespace ddp::detail {
 namespace {
 
-constexpr size_t kMaxDimensions = 64; // what LibTorch's kernels take
-// Of a tensor's own, beside its data: what LibTorch allocates for each.
+constexpr size_t kMaxDimensions = 64; // the limit of LibTorch's kernels
+// The memory that LibTorch allocates for a tensor in addition to its data.
 constexpr uint64_t kTensorBytes = 512;
 
 using Values = std::vector<PickleValue>;
@@ -54,12 +54,12 @@ void check_count(const Values& arguments, size_t least, size_t most) {
       least == most ? "" : " to " + std::to_string(most));
 }
 
-// Number of elements of `storage` that the tensor reaches.
+// The number of elements that a storage needs for the tensor.
 int64_t reach(
     const std::vector<int64_t>& sizes,
     const std::vector<int64_t>& strides,
     int64_t offset) {
-  int64_t elements = 1; // as if no size were 0: LibTorch multiplies all
+  int64_t elements = 1; // sizes of 0 count as 1, as LibTorch multiplies all
   int64_t last = offset;
   bool overflow = false;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -70,7 +70,7 @@ int64_t reach(
         __builtin_add_overflow(last, step, &last);
   }
   overflow = overflow || __builtin_add_overflow(last, 1, &last);
-  // in bytes as well, of the widest dtype
+  // The bytes must not overflow either, with the widest dtype.
   overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
   DDP_CHECK(
       !overflow,
@@ -91,7 +91,7 @@ void check_hooks(const PickleValue& value) {
       kind_of(value));
 }
 
-// Lazily conjugated and negated tensors come with {"conj": True}.
+// The metadata mark tensors as lazily conjugated or negated.
 void set_metadata(at::Tensor& tensor, const PickleValue& value) {
   if (std::holds_alternative<std::monostate>(value)) {
     return;
@@ -202,7 +202,7 @@ PickleValue AllowedGlobals::reduce(
         check_count(values, 1, 1);
         expect<PickleTuple>(values[0], "a tuple");
         return values[0];
-      case PickleMeaning::kTypedList: // and what LibTorch says of its type
+      case PickleMeaning::kTypedList: // the second is LibTorch's type tag
         check_count(values, 1, 2);
         return values[0];
       case PickleMeaning::kRebuildTensor:
@@ -289,7 +289,7 @@ const at::Storage& AllowedGlobals::storage_of(
   return found->second;
 }
 
-// Python 2 wrote a list of pairs, Python 3 fills the dict afterwards.
+// Python 2 passes a list of pairs; Python 3 fills the dict afterwards.
 PickleValue AllowedGlobals::make_dict(const Values& arguments) {
   check_count(arguments, 0, 1);
   PickleDict dict;
@@ -319,7 +319,7 @@ PickleValue AllowedGlobals::make_counter(const Values& arguments) {
 }
 
 // (storage, offset, size, stride, requires_grad, hooks, dtype, metadata): the
-// first has four of them, and only the third has a dtype.
+// first version has four of them, and only the third has a dtype.
 PickleValue AllowedGlobals::make_tensor(
     const PickleGlobal& function,
     const Values& arguments) {
@@ -341,7 +341,7 @@ PickleValue AllowedGlobals::make_tensor(
   return arena_.create(std::move(tensor));
 }
 
-// (data, requires_grad, hooks), and with state its Python attributes.
+// (data, requires_grad, hooks), and with state the Python attributes.
 PickleValue AllowedGlobals::make_parameter(const Values& arguments) {
   check_count(arguments, 3, 4);
   arena_.charge(kTensorBytes);
@@ -351,7 +351,7 @@ PickleValue AllowedGlobals::make_parameter(const Values& arguments) {
   return arena_.create(std::move(tensor));
 }
 
-// (function, type, its arguments, Python attributes) of a tensor with any.
+// (function, type, arguments, attributes) of a tensor with Python attributes.
 PickleValue AllowedGlobals::make_from_type(const Values& arguments) {
   check_count(arguments, 4, 4);
   const auto* function =

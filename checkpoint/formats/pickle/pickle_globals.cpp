@@ -7,7 +7,7 @@
 namespace ddp::detail {
 namespace {
 
-// Those with storages of their own in Python, and those without.
+// Dtypes with and without a typed storage in Python.
 constexpr c10::ScalarType kTyped[] = {
     c10::kDouble,
     c10::kFloat,
@@ -37,8 +37,8 @@ bool has(const List& list, c10::ScalarType dtype) {
   return std::find(std::begin(list), std::end(list), dtype) != std::end(list);
 }
 
-// What a torch::serialize::OutputArchive writes; one in another is called
-// __torch__.___torch_mangle_0.Module and so on.
+// The class that torch::serialize::OutputArchive writes. Inner archives are
+// named __torch__.___torch_mangle_0.Module and so on.
 constexpr const char* kArchive = "__torch__.Module";
 constexpr const char* kInnerArchive = "__torch__.___torch_mangle_";
 
@@ -68,7 +68,7 @@ Globals make_globals() {
   add(kArchive, PickleMeaning::kArchive);
   add("torch.Tensor", PickleMeaning::kTensorType);
   add("torch.nn.parameter.Parameter", PickleMeaning::kTensorType);
-  // Where they were, and what they were called, changed.
+  // Their modules and names differ between versions of Python's torch.
   for (const std::string name :
        {"torch.storage.UntypedStorage",
         "torch.storage._UntypedStorage",

@@ -25,9 +25,9 @@ enum class PickleMeaning {
 };
 
 struct PickleGlobal {
-  std::string name; // with the module
+  std::string name; // includes the module
   PickleMeaning meaning;
-  c10::ScalarType dtype = c10::ScalarType::Undefined; // for the last kinds
+  c10::ScalarType dtype = c10::ScalarType::Undefined; // of the last three
 };
 
 /// Looks up a name in the list of names that state dicts need. Returns null if

@@ -18,7 +18,7 @@ using Op = torch::jit::PickleOpCode;
 constexpr int kNewestProtocol = 5;
 constexpr auto kByteArray8 = static_cast<Op>(0x96); // LibTorch's list ends at 4
 
-/// What opcodes make that are refused by name.
+/// Opcodes that are rejected, and the results that the errors name.
 constexpr std::pair<Op, const char*> kRejected[] = {
     {Op::BINBYTES, "bytes"},
     {Op::SHORT_BINBYTES, "bytes"},
@@ -45,7 +45,8 @@ class Unpickler {
       AllowedGlobals& globals)
       : bytes_(pickle), arena_(arena), globals_(globals) {}
 
-  /// What the pickle leaves on the stack; its objects live in the arena.
+  /// Returns the value that the pickle leaves on the stack; its objects are in
+  /// the arena.
   PickleValue run() {
     for (;;) {
       const auto start = bytes_.position();
@@ -145,7 +146,7 @@ class Unpickler {
     return stack_.back();
   }
 
-  // Values below a mark belong to what is not complete yet.
+  // Values below a mark belong to incomplete containers.
   std::vector<PickleValue> pop_many(size_t count) {
     const auto floor = marks_.empty() ? 0 : marks_.back();
     DDP_CHECK(
@@ -166,8 +167,8 @@ class Unpickler {
     return items;
   }
 
-  // Pickles number what they memoize from 0, so that no index is larger than
-  // the pickle.
+  // Pickles number memoized values from 0, so no index exceeds the pickle's
+  // size.
   void memoize(uint64_t index) {
     DDP_CHECK(
         index < bytes_.size(),
@@ -216,8 +217,8 @@ class Unpickler {
     dict->items.insert(dict->items.end(), items.begin(), items.end());
   }
 
-  // Attributes: of an OrderedDict they are the `_metadata` of a state_dict, of
-  // one of LibTorch's archives its items.
+  // Sets attributes. Those of an OrderedDict are the `_metadata` of a
+  // state_dict, which is dropped; those of a LibTorch archive are its items.
   void build() {
     const auto state = pop();
     if (content_of<PickleUnknown>(top())) {
@@ -245,13 +246,13 @@ class Unpickler {
   uint64_t memo_count_ = 0;
 };
 
-/// What each opcode does, as `dispatch` of Python's pickle.py.
+/// The handler of each opcode, as in `dispatch` of Python's pickle.py.
 struct Unpickler::Handlers {
   using M = Unpickler;
 
   static constexpr std::pair<Op, void (*)(M&)> kAll[] = {
       {Op::PROTO, [](M& m) { m.check_protocol(); }},
-      {Op::FRAME, [](M& m) { m.take<uint64_t>(); }}, // a hint about reading
+      {Op::FRAME, [](M& m) { m.take<uint64_t>(); }}, // only a hint for reading
       {Op::NONE, [](M& m) { m.push({}); }},
       {Op::NEWTRUE, [](M& m) { m.push(true); }},
       {Op::NEWFALSE, [](M& m) { m.push(false); }},
@@ -262,7 +263,7 @@ struct Unpickler::Handlers {
       {Op::BINFLOAT, [](M& m) { m.push(m.bytes_.take_double()); }},
       {Op::SHORT_BINSTRING, [](M& m) { m.push_text(m.take<uint8_t>()); }},
       {Op::SHORT_BINUNICODE, [](M& m) { m.push_text(m.take<uint8_t>()); }},
-      // Its count is signed, and then too large.
+      // Its count is signed; a negative count becomes too large.
       {Op::BINSTRING, [](M& m) { m.push_text(m.take<uint32_t>()); }},
       {Op::BINUNICODE, [](M& m) { m.push_text(m.take<uint32_t>()); }},
       {Op::BINUNICODE8, [](M& m) { m.push_text(m.take<uint64_t>()); }},
@@ -318,7 +319,7 @@ c10::IValue read_pickle(
     uint64_t budget,
     const LoadStorage& load,
     bool strict) {
-  std::exception_ptr not_loaded; // which is not the pickle's fault
+  std::exception_ptr not_loaded; // an error outside of the pickle
   const auto load_or_keep = [&](const std::string& key) {
     try {
       return load(key);

@@ -6,12 +6,12 @@
 namespace ddp::detail {
 namespace {
 
-// What LibTorch's containers take, of themselves and for each item.
+// The memory of LibTorch's containers, and of each item.
 constexpr uint64_t kContainerBytes = 128;
 constexpr uint64_t kItemBytes = sizeof(c10::IValue);
 constexpr uint64_t kDictSlotBytes = 64;
 
-/// Ends the making of values that contain one that no file may have.
+/// Thrown for a value that no file may contain.
 struct Unreadable {
   std::string kind;
 };
@@ -20,7 +20,7 @@ class TreeMaker {
  public:
   TreeMaker(PickleArena& arena, bool strict) : arena_(arena), strict_(strict) {}
 
-  /// `depth`: that of what the value is in.
+  /// `depth` is the depth of the container.
   c10::IValue make(const PickleValue& value, int depth) {
     arena_.charge(kItemBytes);
     if (auto* const* object = std::get_if<PickleObject*>(&value)) {
@@ -88,7 +88,7 @@ class TreeMaker {
       } catch (const Unreadable&) {
         if (strict_) {
           throw;
-        } // else left out
+        } // else the item is dropped
       }
     }
     for (const auto& key : keys) {

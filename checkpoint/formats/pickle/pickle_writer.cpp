@@ -20,8 +20,8 @@
 namespace ddp::detail {
 namespace {
 
-// Lazily conjugated and negated values have to be computed, and lazy zeros have
-// no memory.
+// Whether the memory holds the values: lazily conjugated and negated values
+// must be computed, and lazy zeros have no memory.
 bool plain(const at::Tensor& tensor) {
   return why_unreadable(tensor).empty() && has_plain_memory(tensor);
 }
@@ -43,7 +43,7 @@ class StoragePlan {
     count(value);
   }
 
-  /// Where a tensor's elements are in the file.
+  /// The location of a tensor's elements in the file.
   struct Place {
     size_t storage = 0;
     /// Whether its storage is written as a whole. Otherwise the tensor is
@@ -149,7 +149,7 @@ class PickleWriter {
   }
 
   // torch._utils._rebuild_tensor_v2(storage, offset, size, stride,
-  // requires_grad, hooks), and v3 with the dtype as well.
+  // requires_grad, hooks), and v3 also with the dtype.
   void write_tensor(const at::Tensor& tensor) {
     const auto dtype = tensor.scalar_type();
     const bool untyped = python_storage(dtype).empty();
@@ -257,7 +257,7 @@ class PickleWriter {
 
   StoragePlan plan_;
   std::string pickle_;
-  std::map<std::string, uint8_t> globals_; // where the memo has them
+  std::map<std::string, uint8_t> globals_; // their indices in the memo
 };
 
 } // namespace

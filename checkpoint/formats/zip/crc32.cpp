@@ -1,6 +1,6 @@
 #include <checkpoint/formats/zip/crc32.h>
 
-#include <caffe2/serialize/crc_alt.h> // LibTorch's own, which it does not export
+#include <caffe2/serialize/crc_alt.h> // LibTorch's, which it does not export
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -37,7 +37,7 @@ __attribute__((target("pclmul,sse4.1"))) __m128i load(const uint8_t* data) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
 }
 
-// What `value` is worth where `factors` bits more follow.
+// Advances `value` over the number of bits from which `factors` is made.
 __attribute__((target("pclmul,sse4.1"))) __m128i advance(
     __m128i value,
     __m128i factors) {
@@ -86,7 +86,7 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t folded_remainder(
 uint32_t crc32(uint32_t crc, const void* data, size_t bytes) {
   const auto* rest = static_cast<const uint8_t*>(data);
 #ifdef __x86_64__
-  // LibTorch's takes 25 ms for 105 MB, this as long as a read of the memory.
+  // LibTorch's takes 25 ms for 105 MB, this code as long as reading the memory.
   static const bool folds =
       __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   const size_t whole = bytes / kBlock * kBlock;

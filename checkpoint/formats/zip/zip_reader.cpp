@@ -22,7 +22,7 @@ constexpr uint64_t kCentralHeaderSize = 46;
 constexpr uint64_t kEndSize = 22;
 constexpr uint64_t kEnd64Size = 56;
 constexpr uint64_t kEnd64LocatorSize = 20;
-/// Of the fixed part of kEnd64, those bytes are not in its own size field.
+/// The bytes of kEnd64's fixed part that its size field does not count.
 constexpr uint64_t kEnd64Uncounted = 12;
 
 constexpr uint16_t kEncrypted = 1;
@@ -32,7 +32,7 @@ constexpr uint16_t kExtra64 = 1;
 constexpr uint64_t kExtraHeaderSize = 4;
 constexpr uint64_t kMaxComment = 0xFFFF;
 
-/// In a field of 16 or 32 bits: the value stands in the 64-bit part.
+/// Values of 16- or 32-bit fields whose value is in the 64-bit part.
 constexpr uint16_t kIn64Bits16 = 0xFFFF;
 constexpr uint32_t kIn64Bits32 = 0xFFFFFFFF;
 
@@ -58,7 +58,7 @@ struct Directory {
   uint64_t entries = 0;
 };
 
-// Where the end record is: the last that reaches the end with its comment.
+// The position of the end record: the last one whose comment reaches the end.
 uint64_t find_end(const ByteSource& source) {
   const auto size = source.size();
   const auto tail_size = std::min(size, zip::kEndSize + zip::kMaxComment);
@@ -82,7 +82,7 @@ uint64_t find_end(const ByteSource& source) {
       zip_start ? "; restore it from a copy" : "");
 }
 
-// The 64-bit end record, which stands before the locator at `locator`.
+// The 64-bit end record, which precedes its locator at `locator`.
 Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   DDP_CHECK(
       locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
@@ -102,7 +102,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   return {u64_at(end, 48), u64_at(end, 40), u64_at(end, 32)};
 }
 
-// A field of the short end record has to say what the long one does.
+// The fields of the short end record must match the 64-bit record.
 void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
   DDP_CHECK(
       seen == escape || seen == expected,
@@ -147,7 +147,7 @@ Directory find_directory(const ByteSource& source) {
   return directory;
 }
 
-// The values that did not fit into 32 bits, in their order in the header.
+// Reads the values that do not fit into 32 bits, in the header's order.
 void read_extra64(
     std::string_view extra,
     const std::string& name,
@@ -171,7 +171,7 @@ void read_extra64(
   }
 }
 
-// Takes the first record from what is left of the directory.
+// Removes the first record from the rest of the directory.
 ZipRecord take_record(std::string_view& directory) {
   DDP_CHECK(
       directory.size() >= zip::kCentralHeaderSize &&
@@ -232,7 +232,7 @@ void check_stored(const ZipRecord& record) {
       record.name);
 }
 
-// Has `read` show a record's content, and checks it.
+// Calls `read`, which passes a record's contents on, and checks them.
 template <typename Read>
 void read_checked(const ZipRecord& record, const Read& read) {
   check_stored(record);

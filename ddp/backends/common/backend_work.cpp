@@ -12,12 +12,12 @@ bool ends_within(std::chrono::milliseconds time, c10d::Work& work) {
   try {
     work.wait(time);
     return true;
-  } catch (const std::exception&) { // an error of its own comes again below
+  } catch (const std::exception&) { // an error is thrown again below
     if (!work.isCompleted() && BackendWork::Clock::now() - start >= time) {
       return false;
     }
   }
-  work.wait(); // also where a backend cannot wait for a time
+  work.wait(); // also if a backend supports no timeout
   return true;
 }
 

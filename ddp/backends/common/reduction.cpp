@@ -12,8 +12,8 @@
 #include <functional>
 #include <type_traits>
 
-// One function for each kind of vector unit; the loader chooses. By units,
-// since by architectures (arch=) it would choose for those of one maker only.
+// One function for each vector unit, from which the loader chooses.
+// Architectures (arch=) would select CPUs of one vendor only.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define DDP_EACH_VECTOR_UNIT \
@@ -31,7 +31,7 @@ using Kind = c10d::ReduceOp::RedOpType;
 struct Smaller {
   template <typename T>
   T operator()(T a, T b) const {
-    return b < a || b != b ? b : a; // NaN stays, as in ATen
+    return b < a || b != b ? b : a; // keeps NaN, as ATen does
   }
 };
 
@@ -42,14 +42,14 @@ struct Larger {
   }
 };
 
-/// What is computed in: small floats lose too much in their own type.
+/// The type of intermediate results: half and bfloat16 would lose too much.
 template <typename T>
 using Accumulator = std::conditional_t<
     std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>,
     float,
     T>;
 
-/// So much at a time that sums stay in the nearest cache.
+/// The sums of a block stay in the first-level cache.
 constexpr int64_t kBlockBytes = 8192;
 
 template <typename T, typename Operation>
@@ -85,7 +85,7 @@ struct Kernel {
     }
   }
 
-  /// Two ranks' elements, in place.
+  /// Reduces two ranks' elements in place.
   DDP_EACH_VECTOR_UNIT static void pair(
       T* __restrict a,
       T* __restrict b,
@@ -150,7 +150,7 @@ Reduction::Function arithmetic(Kind kind) {
   return nullptr;
 }
 
-/// Truth values are bytes of 0 and 1.
+/// Bools are bytes of 0 and 1.
 Reduction::Function logical(Kind kind) {
   switch (kind) {
     case Kind::SUM:

@@ -15,14 +15,14 @@ using Tensors = CollectiveBackend::Tensors;
 
 constexpr int64_t kMaxDimensions = 64;
 
-/// What the ranks' tensors consist of, by rank.
+/// The parts of the ranks' tensors, by rank.
 struct SparseParts {
   Tensors headers;
   Tensors indices;
   Tensors values;
 };
 
-/// The number of entries, and what the ranks must agree in.
+/// The number of entries, and the properties that must be equal on all ranks.
 at::Tensor header_of(const at::Tensor& tensor) {
   auto header = at::zeros({3 + kMaxDimensions}, at::kLong);
   header[0] = tensor._nnz();
@@ -45,8 +45,7 @@ void check_headers(const Tensors& headers, int rank) {
   }
 }
 
-/// Adds memory for the parts of the others than `rank`, whose entries go along
-/// the dimension.
+/// Allocates the parts of ranks other than `rank`; `dimension` counts entries.
 void allocate(
     Tensors& parts,
     const Tensors& headers,
@@ -61,7 +60,7 @@ void allocate(
   }
 }
 
-/// The sum in the order of the ranks, as gloo's.
+/// The sum in rank order, as in gloo.
 at::Tensor sum_of(const SparseParts& parts, const at::Tensor& like) {
   at::Tensor sum;
   for (size_t rank = 0; rank < parts.indices.size(); ++rank) {

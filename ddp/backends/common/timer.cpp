@@ -23,7 +23,7 @@ void Timer::set(std::chrono::nanoseconds delay) {
   const auto whole = std::chrono::duration_cast<seconds>(delay);
   itimerspec time{};
   time.it_value.tv_sec = whole.count();
-  // 0 would set none.
+  // 0 would disarm the timer.
   time.it_value.tv_nsec =
       std::max<decltype(time.it_value.tv_nsec)>((delay - whole).count(), 1);
   timerfd_settime(timer_.get(), /*flags=*/0, &time, nullptr);

@@ -22,15 +22,15 @@ Backend::Backend(
 Backend::~Backend() {
   queue_->stop();
   if (!queue_->first_error().empty()) {
-    // What was broken off may go on in gloo, whose destructor waits for it. The
-    // queue knows the steps, too.
+    // An aborted operation may still run in gloo, whose destructor waits for
+    // it. The queue also holds the steps.
     try {
       detail::run_detached(
           [queue = std::move(queue_), steps = std::move(steps_)]() mutable {
             queue.reset();
             steps.reset();
           });
-    } catch (const std::exception&) { // no thread: here, in its time
+    } catch (const std::exception&) { // no thread: destroys them here
     }
   }
 }
@@ -48,7 +48,7 @@ void Backend::setTimeout(std::chrono::milliseconds timeout) {
   steps_->for_parts(&c10d::Backend::setTimeout, timeout);
 }
 
-void Backend::setSequenceNumberForGroup() {} // it starts at 0 on every rank
+void Backend::setSequenceNumberForGroup() {} // 0 on every rank
 
 uint64_t Backend::getSequenceNumberForGroup() {
   return queue_->pushed();

@@ -1,4 +1,4 @@
-// Collectives that move data: as bytes, so that the parts need not know their
+// Collectives that move data as bytes, so the sub-backends need not support the
 // dtypes.
 
 #include <ddp/backends/hierarchical/backend.h>

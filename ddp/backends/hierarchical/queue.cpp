@@ -8,7 +8,7 @@
 namespace ddp::backends::hierarchical {
 namespace {
 
-/// The queue that the thread belongs to, if any.
+/// The queue to which the thread belongs, if any.
 thread_local const Queue* own_queue = nullptr;
 
 } // namespace
@@ -40,7 +40,7 @@ std::string Operation::run() {
 }
 
 Operation::Future Operation::complete(const std::string& error) {
-  body_ = nullptr; // and with it the tensors
+  body_ = nullptr; // releases the tensors
   if (!error.empty()) {
     set_error(error);
   }
@@ -110,7 +110,7 @@ void Queue::run() {
       fail(trouble);
     }
     operation->finish(operation->error_);
-    operation.reset(); // outside of the lock, with what hangs on its future
+    operation.reset(); // may call the program: without the lock
     lock.lock();
     calling_back_ -= future ? 1 : 0;
   }

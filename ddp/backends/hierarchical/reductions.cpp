@@ -8,11 +8,11 @@
 namespace ddp::backends::hierarchical {
 namespace {
 
-// While one chunk is between hosts, the next is within them.
+// While one chunk is reduced between hosts, the next is reduced within them.
 constexpr int64_t kChunkBytes = int64_t(2) << 20;
 
-/// Throws `c10::ValueError` where the dtype has no such operation, on all
-/// ranks: those that are alone on their hosts need not find out.
+/// Throws `c10::ValueError` on all ranks if the dtype has no such operation: on
+/// a rank that is alone on its host, no sub-backend may check this.
 void check_reduction(at::ScalarType dtype, const c10d::ReduceOp& op) {
   static_cast<void>(shm::Reduction(dtype, op));
 }
@@ -81,7 +81,7 @@ void Steps::all_reduce(
   std::vector<SubBackend::WorkPtr> spread(count);
   for (size_t step = 0; step < count + 2; ++step) {
     if (step < count) {
-      // On all of the host: shared memory does that in place, each rank a part.
+      // All ranks of the host: over shm, each reduces a part in place.
       reduced[step] = intra_node.all_reduce(chunks[step], op, timeout);
     }
     if (step >= 1 && step - 1 < count) {
@@ -104,7 +104,7 @@ void Steps::all_reduce(
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   const char* name = "barrier";
   check_usable(name);
-  // As gloo's, it waits for what was called before.
+  // Waits for earlier calls, as gloo's barrier does.
   const auto flat = sent_flat_.exchange(false)
       ? steps_->flat.start(
             [&](c10d::Backend& part) { return part.barrier(options); })
@@ -136,7 +136,7 @@ void Steps::reduce_to_root(
   const int host = placement_.host[root];
   const auto& op = options.reduceOp;
   const auto sum = tensor.clone(); // only the root's tensor may change
-  // Not a reduce: shared memory would hold what all ranks have.
+  // A reduce would need shared memory for the tensors of all ranks.
   intra_node.finish(intra_node.all_reduce(sum, op, options.timeout));
   inter_node.finish(inter_node.reduce(sum, op, host, options.timeout));
   if (host_ == host && placement_.place[root] > 0) {

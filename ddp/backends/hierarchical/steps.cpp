@@ -27,7 +27,7 @@ Steps::Steps(
 
 void Steps::break_off() {
   if (!broken_off_.exchange(true)) {
-    // The parts may know how to tell the other ranks.
+    // An abort may also notify the other ranks.
     for_parts(&c10d::Backend::abort);
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A wait for a part looks so often whether it was broken off.
+// The interval at which waits check whether they were aborted.
 constexpr std::chrono::milliseconds kSlice(250);
 
 c10d::ReduceOp sum_if_mean(const c10d::ReduceOp& op) {
@@ -22,7 +22,7 @@ c10d::ReduceOp sum_if_mean(const c10d::ReduceOp& op) {
                                        : op;
 }
 
-/// The list that gathers and scatters take: empty on other ranks than the root.
+/// The argument of gather and scatter: empty on ranks other than the root.
 std::vector<Tensors> list_at_root(
     const c10d::Backend& part,
     const at::Tensor& rows) {

@@ -7,23 +7,23 @@
 namespace ddp::backends::mpi {
 namespace {
 
-// For operations that a program left behind at its end.
+// The time for operations that still run at the end of the program.
 constexpr std::chrono::seconds kGrace{2};
-// A thread that waits has nothing better to do; the engine's own may share its
-// core with one that computes.
+// A waiting thread may spin; the engine's thread may share its core with a
+// thread that computes.
 constexpr std::chrono::microseconds kSpinOfWaiters{10};
 constexpr std::chrono::microseconds kPatienceOfWaiters{1000};
 constexpr std::chrono::microseconds kSpinOfThread{0};
 constexpr std::chrono::microseconds kPatienceOfThread{50};
-// To wake a thread takes longer than a small operation, and the caller may be
-// about to wait: it gets this long before the thread looks.
+// Waking a thread takes longer than a small operation, and the caller may wait
+// soon. The engine's thread therefore starts only after this delay.
 constexpr std::chrono::microseconds kHeadStart{100};
 constexpr std::chrono::microseconds kAtOnce{0};
 
 } // namespace
 
 Engine& Engine::get() {
-  // Never destroyed: its thread and communicators may outlive main's.
+  // Never destroyed: its thread and communicators may outlive main().
   static auto* engine = new Engine;
   return *engine;
 }
@@ -48,8 +48,7 @@ void Engine::submit(const OperationPtr& operation) {
     poll();
     return;
   }
-  // Whoever holds the lock otherwise is about to let go of it, and the thread
-  // looks again.
+  // Otherwise, the holder releases the lock soon, and the thread polls again.
   if (calls_.try_lock()) {
     const std::lock_guard<std::mutex> lock(calls_, std::adopt_lock);
     start_waiting();
@@ -86,7 +85,7 @@ bool Engine::wait(Operation& operation, Clock::time_point until) {
 
 void Engine::leave(Operation& operation) {
   --operation.waiters_;
-  if (operation.arrived_) { // it was left to this thread
+  if (operation.arrived_) { // left to this thread to complete
     operation.complete();
   }
   if (threading_ == Threading::kCaller) {
@@ -198,7 +197,7 @@ bool Engine::start_waiting() {
     incoming_.clear();
   }
   const auto before = waiting_.size();
-  // An operation that cannot start yet, or only in part, holds up those behind.
+  // An operation that cannot start yet, or only in part, blocks later ones.
   std::vector<const Channel*> held_up;
   for (auto place = waiting_.begin(); place != waiting_.end();) {
     const auto* channel = (*place)->channel_.get();
@@ -273,7 +272,7 @@ void Engine::arrive(const OperationPtr& operation) {
   operation->arrived_ = true;
   const std::lock_guard<std::mutex> lock(mutex_);
   --outstanding_;
-  if (operation->waiters_ == 0) { // nobody who would complete it
+  if (operation->waiters_ == 0) { // no thread waits to complete it
     arrived_.push_back(operation);
     wake(kAtOnce);
   }

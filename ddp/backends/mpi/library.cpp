@@ -15,7 +15,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// Returns when all ranks have come to a barrier.
+/// Returns when all ranks have called a barrier.
 void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
@@ -43,15 +43,15 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
   }
 }
 
-/// Returns when all ranks have come: MPI's own calls wait for them without end.
+/// Waits for all ranks with a timeout, which MPI's calls do not have.
 void barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
-  // The first barrier lets a rank pass that comes when others have given up.
+  // A late rank passes the first barrier even if the others have timed out.
   pass_barrier(comm, timeout, call);
   pass_barrier(comm, timeout, call);
 }
 
-/// A `Communicator` on a communicator of its own, which is `comm`. What it does
-/// collectively throws `c10::DistBackendError` where not all come in time.
+/// A `Communicator` that owns `comm`. Its collective functions throw
+/// `c10::DistBackendError` if not all ranks call them in time.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(std::unique_ptr<Comm> comm, milliseconds timeout)
@@ -133,7 +133,7 @@ class MpiCommunicator final : public Communicator {
   const milliseconds timeout_;
 };
 
-/// A duplicate of `comm`. Collective; throws as that does.
+/// A duplicate of `comm`. Collective; throws like `MpiCommunicator`.
 std::unique_ptr<Comm> duplicate(MPI_Comm comm, milliseconds timeout) {
   const auto guard = Engine::get().exclusive();
   barrier(comm, timeout, "MPI_Comm_dup");

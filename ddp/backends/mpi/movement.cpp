@@ -7,8 +7,8 @@
 namespace ddp::backends::mpi {
 namespace {
 
-/// Starts a message to each rank, or one to all, and one from each, in the
-/// order of the ranks; nothing goes where a tensor is undefined or empty.
+/// Starts the messages to and from each rank. A single tensor to send goes to
+/// all ranks; undefined and empty tensors are skipped.
 void exchange_messages(
     const Channel& channel,
     Requests& requests,
@@ -20,7 +20,8 @@ void exchange_messages(
     return bytes_of(to_ranks[to_ranks.size() == 1 ? 0 : peer]);
   };
   const bool own_is_there = to(rank).data == bytes_of(from_ranks[rank]).data;
-  // Each begins at its own place, so that not all write to one rank at once.
+  // Ranks begin with different peers, so that not all write to one rank at
+  // once.
   for (int i = own_is_there ? 1 : 0; i < size; ++i) {
     const int peer = (rank + size - i) % size;
     const auto bytes = bytes_of(from_ranks[peer]);
@@ -75,7 +76,7 @@ Backend::WorkPtr Backend::all_gather_into(
   task.steps.push_back([=, channel = channel_](Requests& requests) {
     const auto from = bytes_of(source);
     const auto to = bytes_of(target);
-    // MPI refuses an input that is the output's own part under that name.
+    // MPI requires MPI_IN_PLACE if the input is this rank's part of the output.
     const bool in_place =
         from.data == static_cast<char*>(to.data) + from.size * channel->rank;
     const auto [count, type] = requests.extent(from.size);

@@ -31,7 +31,8 @@ Requests::Extent Requests::extent(int64_t bytes) {
   if (bytes <= largest_) {
     return {static_cast<int>(bytes), MPI_BYTE};
   }
-  // MPI-3 counts in int: one element of a type that is as long as the message.
+  // MPI-3 counts in int, so a long message is one element of a type of its
+  // size.
   MPI_Datatype block = MPI_DATATYPE_NULL;
   check_mpi(
       MPI_Type_contiguous(static_cast<int>(largest_), MPI_BYTE, &block),
@@ -70,8 +71,8 @@ void Requests::receive(
 }
 
 bool Requests::test() {
-  // One by one: errors of MPI_Testall may go to the handler of MPI_COMM_WORLD,
-  // which is the program's and by default ends it.
+  // Tests the requests one by one: errors of MPI_Testall may call the program's
+  // handler of MPI_COMM_WORLD, which ends the program by default.
   for (; tested_ < pending_.size(); ++tested_) {
     auto& [request, expected] = pending_[tested_];
     int done = 0;
@@ -185,7 +186,7 @@ Operation::State Operation::test() {
       return State::kPending;
     }
     source_ = requests_->source();
-    requests_.reset(); // here, where MPI may be called
+    requests_.reset(); // on a thread that may call MPI
     return State::kDone;
   } catch (const std::exception& error) {
     fail(detail::error_text(error));

@@ -36,7 +36,7 @@ struct Larger {
   }
 };
 
-/// An operation as MPI calls it: `inout` = `in` * `inout`.
+/// An operator that MPI calls: `inout` = `in` * `inout`.
 template <typename T, typename Function>
 void combine(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
   const auto* a = static_cast<const T*>(in);
@@ -54,7 +54,7 @@ MPI_Op create() {
   return op;
 }
 
-/// Of half or bfloat16. MPI's handles live as long as MPI does.
+/// For half or bfloat16. MPI's handles live as long as MPI.
 template <typename T>
 std::optional<MPI_Op> small_float(Kind kind) {
   static const std::map<Kind, MPI_Op> ops{
@@ -65,7 +65,7 @@ std::optional<MPI_Op> small_float(Kind kind) {
   return find(ops, kind);
 }
 
-/// AVG aside.
+/// For bools.
 std::optional<MPI_Op> logical(Kind kind) {
   switch (kind) {
     case Kind::SUM:
@@ -132,7 +132,7 @@ Choice choose(ScalarType dtype, Kind kind) {
       return {MPI_UINT16_T, small_float<c10::Half>(kind)};
     case ScalarType::BFloat16:
       return {MPI_UINT16_T, small_float<c10::BFloat16>(kind)};
-    case ScalarType::ComplexHalf: // as pairs, which only a sum is
+    case ScalarType::ComplexHalf: // as pairs, which only sums allow
       return {
           MPI_UINT16_T,
           kind == Kind::SUM ? small_float<c10::Half>(kind) : std::nullopt,

@@ -9,8 +9,8 @@
 namespace ddp::backends::mpi {
 namespace {
 
-/// Calls `reduce(begin, count)` for pieces of `tensor`, in bytes from its begin
-/// and in MPI's elements, that MPI can count.
+/// Calls `reduce(begin, count)` for pieces of `tensor` that MPI can count:
+/// `begin` in bytes, `count` in values of MPI's type.
 template <typename Reduce>
 void in_pieces(
     const at::Tensor& tensor,

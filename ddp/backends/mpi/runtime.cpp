@@ -9,7 +9,7 @@
 namespace ddp::backends::mpi {
 namespace {
 
-/// MPI's words for an error code.
+/// MPI's text for an error code.
 std::string mpi_error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
@@ -19,11 +19,11 @@ std::string mpi_error_text(int code) {
   return std::string(text.data(), static_cast<size_t>(length));
 }
 
-/// Runs at the end of a process whose MPI is ours.
+/// Runs at the end of a process in which this library initialised MPI.
 void finalize(int status, void* /*unused*/) {
-  // MPI_Finalize would wait for what is in flight, maybe for ever, and for the
-  // other ranks, which may wait for one that has failed. Without it mpirun ends
-  // the job.
+  // MPI_Finalize would wait for running operations, maybe forever, and for the
+  // other ranks, which may wait for a failed rank. Without it, mpirun ends the
+  // job.
   if (status == 0 && Engine::get().stop() && mpi_running()) {
     MPI_Finalize();
   }

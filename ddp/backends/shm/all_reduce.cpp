@@ -6,10 +6,10 @@
 namespace ddp::backends::shm {
 namespace {
 
-// Up to here to read all ranks' data costs less than one more step.
+// Up to these limits, reading all ranks' data costs less than another step.
 constexpr int kFewRanks = 3;
 constexpr int64_t kFewBytes = 32 << 10;
-// Slices begin at multiples of this, so that no cache line is two ranks'.
+// Slices begin at multiples of this number, so ranks share no cache line.
 constexpr int64_t kSliceElements = 64;
 
 struct Slice {
@@ -44,8 +44,8 @@ AllReduce::AllReduce(
       per_piece_(static_cast<int64_t>(kSlotBytes) / element_),
       pieces_((tensor.numel() + per_piece_ - 1) / per_piece_) {}
 
-/// Reduces this rank's slice of `count` elements of each rank, which begin at
-/// `begin_of(rank)`, into all of them.
+/// Reduces this rank's slice of each rank's `count` elements, which begin at
+/// `begin_of(rank)`, in place on all ranks.
 template <typename BeginOf>
 void AllReduce::reduce_share(int64_t count, BeginOf&& begin_of) const {
   const auto slice = slice_of(count, context_.rank(), context_.size());
@@ -88,8 +88,8 @@ void AllReduce::begin() {
   in_place_ = in_heap == context_.size();
   alone_ = context_.size() <= kFewRanks ||
       static_cast<int64_t>(tensor_.nbytes()) <= kFewBytes;
-  // Where only some lie in a heap their ranks have not put a piece yet, and all
-  // do it in this step.
+  // If only some tensors are in heaps, their ranks have put no piece yet. All
+  // ranks then put a piece in this step.
   next_ = in_place_ || in_heap == 0 ? 1 : 0;
   begun_ = true;
 }
@@ -106,8 +106,8 @@ bool AllReduce::in_place_step() {
 
 bool AllReduce::pieces_step() {
   const auto step = next_++;
-  // A piece is put in one step and reduced in the next; where each rank reduces
-  // a slice it is taken in the one after.
+  // A piece is put in one step and reduced in the next. If each rank reduces a
+  // slice, the piece is taken in the following step.
   const auto taken = step - 2;
   if (step >= 1 && step - 1 < pieces_) {
     alone_ ? reduce_piece(step - 1)

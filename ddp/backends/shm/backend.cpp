@@ -11,7 +11,7 @@
 namespace ddp::backends::shm {
 
 std::string unavailable(int64_t ranks) {
-  ranks = std::min<int64_t>(ranks, kMaxRanks); // on several hosts
+  ranks = std::min<int64_t>(ranks, kMaxRanks); // larger groups span hosts
   if (!open_process(getpid())) {
     return "it needs Linux 5.3 or newer, to detect that a process has ended";
   }
@@ -66,7 +66,7 @@ uint64_t Backend::getSequenceNumberForGroup() {
 }
 
 bool Backend::supportsTensorAlloc(c10::DeviceIndex /*index*/) {
-  return size_ > 1; // alone, ordinary memory is as good
+  return size_ > 1; // a single rank shares no memory
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {

@@ -12,14 +12,13 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Longer than a small operation and its wait take, so that these do without the
-// thread.
+// Longer than a small operation and its wait, which thus need no thread.
 constexpr microseconds kDelay(100);
-// After a wait that somebody else drives in.
+// The delay while another thread drives the operations.
 constexpr microseconds kLongDelay(2000);
-// How long a wait looks without a pause where each rank has a core.
+// How long a wait spins if each rank has a core.
 constexpr microseconds kSpin(50);
-// Condition variables wait for no longer time.
+// The maximum of one wait on a condition variable.
 constexpr std::chrono::hours kLongest(1);
 
 nanoseconds spin_of(int ranks) {
@@ -27,7 +26,7 @@ nanoseconds spin_of(int ranks) {
   return cores >= ranks ? kSpin : nanoseconds(0);
 }
 
-/// Whether nobody can wait for it.
+/// Whether no caller can wait for the operation.
 bool is_forgotten(const c10::intrusive_ptr<Operation>& operation) {
   return operation.use_count() == 1;
 }
@@ -199,7 +198,7 @@ void Engine::drive(Lock& lock, Clock::time_point until, nanoseconds spin) {
       return;
     }
     lock.unlock();
-    operation->complete_future(); // what it calls may use the group
+    operation->complete_future(); // its callbacks may use the group
     lock.lock();
     until = Clock::time_point::min();
   }
@@ -247,7 +246,7 @@ void Engine::stop() {
       thread.join();
     }
   }
-  decltype(queue_) forgotten; // now that the thread holds none
+  decltype(queue_) forgotten; // the thread has released its own
   {
     const Lock lock(mutex_);
     if (std::all_of(queue_.begin(), queue_.end(), is_forgotten)) {

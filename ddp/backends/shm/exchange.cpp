@@ -14,8 +14,8 @@ int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
 }
 
-/// Calls `copy(in_tensor, in_piece, bytes)` for what of a part that begins at
-/// `begin` of a stream lies in a piece.
+/// Calls `copy(in_tensor, in_piece, bytes)` for the overlap of a piece with a
+/// tensor that begins at `begin` of a stream.
 template <typename Copy>
 void overlap(int64_t begin, int64_t bytes, int64_t piece, Copy&& copy) {
   const auto from = std::max(begin, piece * kPieceBytes);
@@ -48,7 +48,7 @@ bool Exchange::step() {
     take_pieces(next_ - 1);
   }
   put_piece(next_);
-  // Nobody knows the others' number of pieces before the second step.
+  // The other ranks' numbers of pieces are known from the second step on.
   return ++next_ == 1 || next_ <= pieces_;
 }
 
@@ -83,7 +83,7 @@ void Exchange::check_length(int from) const {
   const auto& target = from_ranks_[from];
   const auto& published = context_.published(from);
   const auto sent = published.lengths[context_.rank()];
-  // What goes to all is not for those that expect nothing.
+  // A rank that expects nothing ignores data for all ranks.
   const bool unwanted = published.same_for_all && !target.defined();
   DDP_CHECK_WITH(
       DistBackendError,

@@ -16,7 +16,7 @@ namespace {
 using Clock = UnixSocket::Clock;
 
 constexpr auto kSocketKey = "socket";
-// A stranger who connects and says nothing holds the others up for as long.
+// A process that connects and sends nothing delays the others by this time.
 constexpr std::chrono::seconds kGreetingTime(5);
 
 Message introduce(const Memory& own, const std::string& password, int rank) {
@@ -42,7 +42,7 @@ Peer peer_in(Message message, const Memory& own, int rank) {
   return peer;
 }
 
-/// Whether the message comes from a rank that has not come yet.
+/// Whether the message comes from a rank that has not connected yet.
 bool is_expected(
     const Greeting& greeting,
     const std::string& password,
@@ -53,7 +53,7 @@ bool is_expected(
       !arrived[rank].files[0];
 }
 
-/// Lets the other ranks in, and puts what they say to `messages`, by rank.
+/// Accepts the other ranks, and stores their messages in `messages`, by rank.
 std::vector<UnixSocket> gather_sockets(
     const UnixSocket& listener,
     const std::string& password,
@@ -69,7 +69,7 @@ std::vector<UnixSocket> gather_sockets(
     try {
       message =
           socket.receive(std::min(deadline, Clock::now() + kGreetingTime));
-    } catch (const c10::Error&) { // a stranger
+    } catch (const c10::Error&) { // not a rank
       continue;
     }
     if (is_expected(message.greeting, password, messages)) {

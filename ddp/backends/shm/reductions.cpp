@@ -10,12 +10,12 @@
 namespace ddp::backends::shm {
 namespace {
 
-/// What each rank has for this one, a row for each.
+/// A row for the data of each rank.
 Backend::Tensors rows_like(const at::Tensor& tensor, int size) {
   return at::empty({size, tensor.numel()}, tensor.options()).unbind();
 }
 
-/// Reduces them into `target`, by rank.
+/// Reduces the rows into `target`, in rank order.
 void reduce_rows(
     const Backend::Tensors& rows,
     const at::Tensor& target,

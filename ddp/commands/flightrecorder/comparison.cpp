@@ -9,11 +9,11 @@
 namespace ddp::command {
 namespace {
 
-// Ranks write their records at different moments: what has lasted less than
-// this when one was written may just have begun.
+// Ranks write their records at different times: a collective that began less
+// than this before a record may not be stuck.
 constexpr int64_t kLongNs = 1000000000;
 
-/// A rank's collectives in one group, by their place in it.
+/// A rank's collectives in one group, by sequence number.
 struct Member {
   const Record* record = nullptr;
   std::map<int64_t, const Collective*> calls;
@@ -40,7 +40,7 @@ std::string head_of(int64_t sequence) {
   return "  collective " + std::to_string(sequence) + ": ";
 }
 
-/// The groups, by name and backend, as the ranks' records have them.
+/// The groups in the ranks' records, by name and backend.
 std::map<std::string, Members> groups_of(const std::vector<Record>& records) {
   std::map<std::string, Members> groups;
   for (const auto& record : records) {
@@ -60,7 +60,7 @@ std::map<std::string, Members> groups_of(const std::vector<Record>& records) {
 }
 
 std::string call_text(const Collective& call) {
-  // Not where it is that operation, "all_reduce of 4 Float".
+  // The activity may only repeat the operation: "all_reduce of 4 Float".
   const bool says_more =
       !call.activity.empty() && call.activity.rfind(call.operation, 0) != 0;
   return call.text() + (says_more ? " (" + call.activity + ")" : "");
@@ -107,8 +107,8 @@ std::string waiting_text(const Member& member, int64_t sequence) {
       describe_time(time) + " before the record";
 }
 
-/// The ranks of the group, of `size`, that left no record of it; where it is a
-/// part of the job nobody says which ranks it has.
+/// The ranks of a group of `size` without a record of it. Records do not tell
+/// which ranks of the job a smaller group has.
 std::string silent_ranks(const Members& members, int64_t size, int64_t world) {
   std::vector<int> ranks;
   for (int64_t rank = 0; rank < size; ++rank) {
@@ -125,9 +125,9 @@ std::string silent_ranks(const Members& members, int64_t size, int64_t world) {
       : name_ranks(ranks) + (size == world ? "" : " of the group");
 }
 
-/// The first collective that ranks are stuck in and not all have come to; 0 if
-/// there is none. Where one says nothing it may be missing in the last of all,
-/// and what is not complete may be so for good.
+/// The first collective in which ranks are stuck and that not all have called;
+/// 0 if there is none. A rank without a record may be missing in the last
+/// collective of all others, so there each incomplete collective counts.
 int64_t missed_by_some(const Members& members, bool some_silent) {
   int64_t least = members.front().last();
   int64_t most = least;
@@ -147,7 +147,8 @@ int64_t missed_by_some(const Members& members, bool some_silent) {
   return 0;
 }
 
-/// Writes who has not reached a collective that others are stuck in, if so.
+/// Writes the ranks that have not reached a collective in which others are
+/// stuck; returns whether there are any.
 bool lag(const Members& members, std::ostream& out) {
   const auto& any = *members.front().calls.begin()->second;
   const auto silent =

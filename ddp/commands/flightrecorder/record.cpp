@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Without what would control a terminal.
+/// Replaces the control characters of terminals.
 std::string text_of(const json& object, const char* name) {
   auto text = object.at(name).get<std::string>();
   std::replace_if(

@@ -27,7 +27,7 @@ void write_file(
   }
 }
 
-/// What a reader of the picture had better know.
+/// Prints notes about missing data.
 void say_gaps(const std::vector<RankTimeline>& timelines) {
   std::set<int64_t> ranks;
   for (const auto& timeline : timelines) {

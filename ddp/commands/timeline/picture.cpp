@@ -23,7 +23,7 @@ constexpr double kTop = 62;
 constexpr const char* kForward = "#56b4e9";
 constexpr const char* kBackward = "#0072b2";
 constexpr const char* kWait = "#d55e00";
-/// Of neighbouring buckets.
+/// The colors of alternating buckets.
 constexpr std::array kBucket{"#e69f00", "#f2c55c"};
 
 std::string escaped(const std::string& text) {
@@ -37,7 +37,7 @@ std::string escaped(const std::string& text) {
         result += "&lt;";
         break;
       default:
-        // A host's name may be anything.
+        // A name may contain any bytes.
         result += c >= ' ' && c <= '~' ? c : '?';
     }
   }
@@ -51,7 +51,7 @@ std::string milliseconds(Time time) {
   return text.str();
 }
 
-/// 1, 2 or 5 times a power of ten, so that about ten of it are `length`.
+/// 1, 2 or 5 times a power of ten, about a tenth of `length`.
 double tick(double length) {
   const double power = std::pow(10, std::floor(std::log10(length / 10)));
   for (const double times : {1, 2, 5}) {
@@ -92,7 +92,7 @@ class Picture {
           << escaped(title) << "</title></rect>\n";
   }
 
-  /// `what` is shown where the pointer is on it, with its length.
+  /// The tooltip shows `what` and the duration.
   void bar(
       Time from,
       Time to,
@@ -108,7 +108,7 @@ class Picture {
         what + ": " + milliseconds(to - from));
   }
 
-  /// Under what comes later.
+  /// Call this first: later shapes cover the grid.
   void grid(double top, double bottom) {
     const double length = static_cast<double>(end_ - begin_) / 1e6;
     const double step = tick(length);

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Puts a reduction into the first of the tracks in which none is under way.
+/// Adds a reduction to the first track in which no other one is running.
 void add_reduction(std::vector<Track>& tracks, const Span& span) {
   const auto free =
       std::find_if(tracks.begin(), tracks.end(), [&](const Track& track) {
@@ -24,7 +24,7 @@ void add_reduction(std::vector<Track>& tracks, const Span& span) {
   }
 }
 
-/// Reads times, and makes them rank 0's.
+/// Reads the times of steps, and converts them to rank 0's clock.
 class StepReader {
  public:
   explicit StepReader(int64_t offset) : offset_(offset) {}

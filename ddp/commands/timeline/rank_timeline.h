@@ -44,12 +44,12 @@ struct RankTimeline {
   std::optional<int64_t> clock_error;
   /// The tracks "compute", "communication" (one or more) and "waits".
   std::vector<Track> tracks;
-  /// When a bucket had all its gradients.
+  /// The times at which buckets had all their gradients.
   std::vector<std::pair<size_t, Time>> ready;
 };
 
-/// Reads the files, and the files in folders, in the order of Reducers and
-/// ranks. Throws `std::runtime_error` with the name of a file that cannot be
+/// Reads the files, and the files in folders, in the order of ranks and
+/// Reducers. Throws `std::runtime_error` with the name of a file that cannot be
 /// read, or that does not match the others.
 std::vector<RankTimeline> read_timelines(const std::vector<std::string>& paths);
 

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-/// From `begin` on.
+/// The time since `begin`.
 double microseconds(Time begin, Time time) {
   return static_cast<double>(time - begin) / 1e3;
 }
@@ -16,7 +16,7 @@ json metadata(int64_t rank, const char* name, const json& arguments) {
   return {{"ph", "M"}, {"name", name}, {"pid", rank}, {"args", arguments}};
 }
 
-/// Names track `number` of a rank, and gives it its place.
+/// Adds the name and the position of track `number` of a rank.
 void add_track(json& events, int64_t rank, int64_t number, std::string name) {
   for (auto event :
        {metadata(rank, "thread_name", {{"name", std::move(name)}}),
@@ -39,7 +39,7 @@ json event_of(const Span& span, Time begin) {
       {"args", arguments}};
 }
 
-/// Of a track.
+/// The events of one track.
 std::vector<json> events_of(
     const RankTimeline& timeline,
     const Track& track,

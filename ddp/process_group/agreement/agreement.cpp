@@ -16,7 +16,7 @@ std::string to_text(const StoreGather::Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Empty if all ranks have the same.
+/// Empty if all parts are equal.
 std::string difference(
     const std::vector<StoreGather::Part>& parts,
     const std::string& what) {

@@ -9,7 +9,7 @@ namespace {
 
 using c10::IValue;
 
-// The value with its tensors left out.
+// A value without the contents of its tensors.
 struct Header {
   std::string value;
   std::string shapes; // a list of (dtype, sizes)
@@ -48,7 +48,7 @@ std::vector<at::Tensor> empty_tensors(const std::string& shapes) {
   return tensors;
 }
 
-// By way of the device where the backend needs that.
+// Uses a copy on the group's device if that is not the CPU.
 void broadcast_cpu_tensor(
     at::Tensor& tensor,
     const ProcessGroup& group,

@@ -12,11 +12,11 @@
 namespace ddp::detail {
 namespace {
 
-// For the others to end their part of a work that has failed on this rank.
+// The time in which others can complete work that has failed on this rank.
 constexpr std::chrono::seconds kArrivalPatience(5);
 constexpr std::chrono::milliseconds kArrivalInterval(20);
 
-/// Tells those that wait for this rank what it is in while it lives.
+/// While it exists, shows this rank's activity to the ranks that wait for it.
 class Presence {
  public:
   Presence(const char* operation, const ProcessGroup& group)
@@ -40,7 +40,7 @@ class Presence {
   ProcessGroupImpl& group_;
 };
 
-/// What `work` threw, or nothing.
+/// The text of the exception of `work`, or "".
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -64,7 +64,7 @@ std::string failed_on(
   return detail::format("{}{}: {}", operation, place, failure);
 }
 
-/// Throws with the first that is not empty.
+/// Throws the first failure that is not empty.
 void throw_failures(
     const char* operation,
     const ProcessGroup& group,
@@ -76,7 +76,7 @@ void throw_failures(
   }
 }
 
-/// Where the ranks meet that have ended one work that is collective.
+/// Counts the ranks that have ended one piece of collective work.
 class Arrivals {
  public:
   explicit Arrivals(ProcessGroupImpl& group)
@@ -88,14 +88,14 @@ class Arrivals {
         size_(group.size),
         timeout_(group.timeout) {}
 
-  /// Says that so many more have come. Returns whether all have.
+  /// Adds `count` arrived ranks. Returns whether all ranks have arrived.
   bool add(int64_t count) const {
     if (!store_ || !store_->hasExtendedApi()) {
-      return true; // nobody knows
+      return true; // cannot be counted
     }
     return answered_within(timeout_, [*this, count] {
       const auto come = store_->add(key_, count);
-      if (come == size_ || come == 0) { // another one has deleted it
+      if (come == size_ || come == 0) { // 0: another rank deleted the key
         store_->deleteKey(key_);
         return true;
       }
@@ -110,8 +110,8 @@ class Arrivals {
   std::chrono::milliseconds timeout_;
 };
 
-/// The others may wait in collectives of the work that this rank does not come
-/// to any more: then these fail with its reason, which it throws.
+/// If other ranks wait in collectives of the work, which this rank will not
+/// start, these collectives fail with `failure`, and this function throws it.
 void await_all(
     const char* operation,
     const ProcessGroup& group,

@@ -79,7 +79,7 @@ void throw_differences(
     text << "\n  ... and " << left_out << " more";
   }
   if (!remedy.empty()) {
-    text << "\n  " << remedy; // ddprun takes it for a part of the text
+    text << "\n  " << remedy; // indented: ddprun includes it in the text
   }
   DDP_THROW(ValueError, text.str());
 }

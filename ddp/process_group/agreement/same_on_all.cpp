@@ -11,7 +11,7 @@ namespace {
 
 using Parts = std::vector<StoreGather::Part>;
 
-// For all to come, where their texts differ.
+// The time for all ranks to arrive if texts differ.
 constexpr std::chrono::seconds kDifferenceTime(5);
 constexpr std::chrono::milliseconds kDifferenceInterval(20);
 
@@ -29,7 +29,7 @@ std::string first_of(const std::string& key) {
   return key + "/first";
 }
 
-/// What the ranks that have come say, each of them with its number.
+/// The texts of the ranks that have arrived, with the numbers of the ranks.
 std::string said_by_ranks(const Parts& parts, int64_t size) {
   std::vector<std::string> texts(size);
   for (const auto& part : parts) {
@@ -38,8 +38,8 @@ std::string said_by_ranks(const Parts& parts, int64_t size) {
   return name_by_ranks(texts);
 }
 
-/// What the ranks say, in the words of the first that knew; empty if this rank
-/// knows of no difference.
+/// The texts of the ranks, as listed by the first rank that detected a
+/// difference; empty if this rank detects none.
 std::string texts_of_all(
     const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& key,
@@ -64,9 +64,9 @@ std::string texts_of_all(
   return gather.decide_once(said_by_ranks(parts, size));
 }
 
-/// What ranks say that differ; empty while they do not. Each compares itself
-/// with the first that came, since one that differs then shows to somebody;
-/// only the last, and who differs, read more.
+/// The texts of the ranks if they differ, otherwise empty. Each rank compares
+/// its text with that of the first rank, so some rank detects each difference;
+/// only the last rank, and ranks that differ, read more.
 std::string different_texts(
     const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& key,
@@ -77,12 +77,12 @@ std::string different_texts(
   const auto known = is_as_first ? ""
                                  : name_ranks({own.rank}) + ": " +
           text_of(own.content) + "; the first that arrived: " + text_of(first);
-  if (!store->hasExtendedApi()) { // which cannot gather
+  if (!store->hasExtendedApi()) { // the store cannot gather
     return known;
   }
   try {
     return texts_of_all(store, key, own, size, is_as_first);
-  } catch (const c10::DistNetworkError&) { // its rank has thrown, and ended
+  } catch (const c10::DistNetworkError&) { // the store's rank has ended
     return known;
   }
 }
@@ -110,7 +110,7 @@ void check_same_on_all(
           return different_texts(store, key, own, size);
         });
   } catch (const c10::DistNetworkError&) {
-    return; // the rank that keeps the store has ended: it compares no more
+    return; // the rank that serves the store has ended
   }
   if (!said.empty()) {
     fail_on_all(

@@ -9,10 +9,10 @@
 namespace ddp::detail {
 namespace {
 
-// The parts lie one behind the other, each behind its rank and its length.
+// Precedes the content of each part: the rank and the length.
 using PartHeader = int64_t[2];
 
-// Who has added a part counts by ones, who has read the verdict by these.
+// Each part adds 1 to the count, and each read of the verdict this number.
 constexpr int64_t kReader = int64_t{1} << 32;
 
 StoreGather::Bytes encode(const StoreGather::Part& part) {
@@ -67,7 +67,7 @@ std::optional<std::vector<StoreGather::Part>> StoreGather::add(
     const Part& part,
     int64_t size) {
   store_->append(key_, encode(part));
-  // Unlike an append, this is answered: the store has the part then.
+  // Unlike append, add gets an answer, after which the store has the part.
   if (store_->add(count_key(), 1) < size) {
     return std::nullopt;
   }
@@ -75,13 +75,13 @@ std::optional<std::vector<StoreGather::Part>> StoreGather::add(
 }
 
 std::vector<StoreGather::Part> StoreGather::parts() {
-  // Unlike get(), which first asks whether the key is there, one message.
+  // One request, unlike get(), which first waits for the key.
   return decode(store_->compareSet(key_, Bytes(), Bytes()));
 }
 
 void StoreGather::decide(const Bytes& verdict) {
   store_->set(verdict_key(), verdict);
-  store_->check({verdict_key()}); // the answer says that the store has it
+  store_->check({verdict_key()}); // after the answer, the store has it
 }
 
 std::string StoreGather::decide_once(const std::string& verdict) {

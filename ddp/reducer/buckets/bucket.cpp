@@ -14,8 +14,8 @@
 namespace ddp {
 namespace {
 
-/// An allocation that fails leaves this thread in NCCL's pool for good, and
-/// with it what LibTorch allocates from then on. So one is tried outside of it.
+/// A failed allocation in NCCL's pool would leave this thread, with LibTorch's
+/// later allocations, in that pool. This function tries one outside of it.
 bool can_allocate(
     c10d::Backend& backend,
     int64_t numel,
@@ -65,14 +65,14 @@ at::Tensor allocate(
   if (const auto c10d_group = group.c10d()) {
     const auto device = options.device();
     const auto backend = c10d_group->getBackend(device.type());
-    // NCCL's memory is for one GPU, and for a model on two that is the group's.
+    // NCCL's memory is for one GPU: the group's, if a model uses two.
     const auto own = group.device();
     const bool is_second =
         own.type() == device.type() && own.has_index() && own != device;
     if (!is_second && offers_memory(*backend, numel, options)) {
       try {
         return backend->allocateTensor(numel, options).zero_();
-      } catch (const c10::OutOfMemoryError&) { // it may have less than others
+      } catch (const c10::OutOfMemoryError&) { // this memory may be small
         if (!device.is_cpu()) {
           throw;
         }
@@ -82,10 +82,10 @@ at::Tensor allocate(
   return at::zeros({numel}, options);
 }
 
-/// The gradient has its parameter's strides where those are without gaps or
-/// overlaps (LibTorch's gradient layout contract), so that optimizers walk both
-/// in the same order. To autograd it is no view: zero_grad() detaches gradients
-/// in place, which views do not allow.
+/// The gradient has its parameter's strides if these have no gaps or overlaps
+/// (LibTorch's gradient layout contract), so that optimizers read both in the
+/// same order. To autograd the slice is not a view: zero_grad() detaches
+/// gradients in place, which views do not allow.
 at::Tensor slice_for(
     const at::Tensor& flat,
     int64_t offset,
@@ -107,7 +107,7 @@ Bucket make_bucket(
   const auto options =
       parameters[indices.front()].options().requires_grad(false);
   Bucket bucket;
-  // One element at least: ranks agree on absent gradients by the reduction.
+  // At least one element: the agreement on unused parameters needs a reduction.
   bucket.content.buffer = allocate(std::max(numel, int64_t{1}), options, group);
   int64_t offset = 0;
   for (const size_t index : indices) {

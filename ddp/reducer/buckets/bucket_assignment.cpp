@@ -35,7 +35,7 @@ std::vector<BucketIndices> assign_buckets(
     const std::vector<int64_t>& limits,
     const std::vector<size_t>& order) {
   std::vector<BucketIndices> closed;
-  std::vector<OpenBucket> open; // by first appearance, so alike on all ranks
+  std::vector<OpenBucket> open; // by first appearance: equal on all ranks
   for (const size_t index : order) {
     const auto& tensor = tensors[index];
     auto& bucket = find_or_open(open, tensor);

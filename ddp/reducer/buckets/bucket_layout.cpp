@@ -6,7 +6,7 @@
 #include <limits>
 
 // The rules are those of Python's DistributedDataParallel, since the layout
-// decides in which order values are added, and so their last bits.
+// determines the order of additions, and thus the last bits of the sums.
 
 namespace ddp {
 namespace {
@@ -53,7 +53,7 @@ std::vector<BucketIndices> initial_buckets(
     const std::vector<size_t>& indices,
     const ReducerOptions& options) {
   auto buckets = assign_buckets(tensors, initial_limits(options), indices);
-  // Gradients come about in the reverse order of registration.
+  // Gradients arrive in the reverse order of registration.
   std::sort(buckets.begin(), buckets.end(), [](auto& a, auto& b) {
     return *std::min_element(a.begin(), a.end()) >
         *std::min_element(b.begin(), b.end());

@@ -15,7 +15,7 @@ class BucketRebuild {
       BucketStorage& buckets,
       const ProcessGroup& group);
 
-  /// The reduction after which to rebuild, from 1; none for never, or if done.
+  /// The reduction after which to rebuild, from 1; none if there is no rebuild.
   std::optional<int64_t> step() const {
     return step_;
   }

@@ -14,7 +14,7 @@ struct Conflict {
   const char* text;
 };
 
-// Each pair that cannot meet.
+// The pairs that cannot be combined.
 constexpr Conflict kConflicts[] = {
     {Feature::kCapture,
      Feature::kStepChecks,

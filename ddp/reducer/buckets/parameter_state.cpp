@@ -9,7 +9,7 @@
 namespace ddp::detail {
 namespace {
 
-/// A parameter's name. Those of a list have numbers.
+/// A parameter's name; parameters of a list have numbers.
 std::string describe(const std::string& key) {
   const bool is_number =
       key.find_first_not_of("0123456789") == std::string::npos;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
-/// The store's key for what a rank compares: the step, the rank, the names, and
-/// on another line what they are.
+/// The store's key of the last comparison: the step, the rank and the names,
+/// and on a second line the noun.
 constexpr const char* kCompared = "compared";
 
 } // namespace
@@ -56,7 +56,7 @@ void BackwardComparison::on_long_wait() {
     });
   }
   if (answer_.wait_for(kAnswerTime) != std::future_status::ready) {
-    return; // the store's process is stopped, say: the wait has a timeout
+    return; // the store does not respond; the wait itself has a timeout
   }
   std::istringstream text(answer_.get());
   int64_t compared = 0;

@@ -8,8 +8,8 @@
 namespace ddp::detail {
 
 /// Compares within a backward the parameters that the ranks add or leave out. A
-/// rank without such parameters does not call it, and detects the others while
-/// it waits for its buckets.
+/// rank without such parameters does not call `compare`, and detects the others
+/// while it waits for its buckets.
 class BackwardComparison final : public ReductionObserver {
  public:
   /// `store` is a Reducer's part of the group's store, and may be null.
@@ -40,7 +40,7 @@ class BackwardComparison final : public ReductionObserver {
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
-  /// The last backward that this rank reached.
+  /// The last backward in which this rank called `compare`.
   int64_t step_ = 0;
   int64_t current_ = 0;
   bool expects_others_ = false;

@@ -70,7 +70,7 @@ void BackwardReducer::guarded(Function&& function) {
   }
 }
 
-/// The others wait for a reduction that will not come.
+/// Reports the failure, since the other ranks wait for this rank's reduction.
 void BackwardReducer::fail(const std::string& reason) {
   failure_ = reason;
   observers_.tell(&ReductionObserver::on_failed);
@@ -95,7 +95,7 @@ void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
     lock.lock();
   }
   auto& parameter = parameters_[index];
-  // An undefined gradient uses no parameter.
+  // An undefined gradient does not make the parameter used.
   parameter.used = parameter.used || parameter.has_grown(gradient);
   if (idle()) {
     if (!sync_.decides_now()) {
@@ -173,7 +173,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
     rebuild_.ready(index);
   }
   if (nested_.may_come_again(parameter)) {
-    return; // it waits for the end of backward
+    return; // the gradient waits for the end of backward
   }
   DDP_CHECK(
       parameter.grad_state == GradState::kPending,
@@ -255,7 +255,7 @@ void BackwardReducer::begin_without_inputs(const Participants& participants) {
   check_not_failed();
   guarded([&] {
     for (auto& parameter : parameters_) {
-      parameter.used = false; // what accumulated is not reduced any more
+      parameter.used = false; // accumulated gradients are not reduced
     }
     begin(participants);
     launch_rest();

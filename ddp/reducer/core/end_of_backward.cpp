@@ -12,8 +12,9 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// Runs once, after the node of the outer backward inside which the inner one
-/// ran. A hook cannot remove itself while hooks are run: it stays and is empty.
+/// Queues the callback again, once, after the node of the outer backward in
+/// which the inner one ran. A hook cannot remove itself while hooks run, so it
+/// stays and does nothing.
 class HandOn : public autograd::FunctionPostHook {
  public:
   explicit HandOn(std::shared_ptr<EndOfBackward> end) : end_(std::move(end)) {}
@@ -72,15 +73,15 @@ void EndOfBackward::arrive(const std::shared_ptr<EndOfBackward>& self) {
     outer->add_post_hook(std::make_unique<HandOn>(self));
     return;
   }
-  // Owned by the engine's callback: gone with it where another one throws.
+  // Owned by the engine's callback: destroyed with it if another one throws.
   thread_local std::weak_ptr<Arrived> current;
   auto arrived = current.lock();
   if (!arrived) {
     arrived = std::make_shared<Arrived>();
     current = arrived;
-    // After the callbacks by which the others arrive.
+    // Runs after the callbacks that add the other objects.
     autograd::Engine::get_default_engine().queue_callback([arrived] {
-      current.reset(); // what arrives from now on is called later
+      current.reset(); // later arrivals get another callback
       call_all(*arrived);
     });
   }

@@ -17,7 +17,7 @@ namespace ddp::detail {
 /// at the end of that thread's part.
 ///
 /// If the backward ends by an exception, `abandoned` is called instead. If
-/// `owner` is gone by then, neither is called; they keep it alive.
+/// `owner` is gone by then, neither is called. A call keeps `owner` alive.
 ///
 /// Functions for the end of one backward are called in the order of their
 /// names. They may thus wait for other ranks, on which they arrived in another

@@ -15,8 +15,8 @@
 namespace ddp::detail {
 namespace {
 
-/// In elements. From there on, on an H100, a kernel of its own takes less time
-/// than the second pass that scales what was copied.
+/// In elements. From this size on, a separate kernel takes less time on an H100
+/// than a second pass that scales the copy.
 constexpr int64_t kLargeOnGpu = 1 << 20;
 
 /// The gradient without the graph that create_graph gives it.
@@ -92,8 +92,8 @@ void GradientReduction::mark_rest_ready() {
   launch_complete_buckets(); // if the last buckets are left out
 }
 
-/// Brings the gradient into its slice, unless it lies there or a GPU had better
-/// wait for the bucket's others.
+/// Copies the gradient into its slice, unless it is already there. On a GPU,
+/// `copy_outside` copies the gradients of the whole bucket.
 void GradientReduction::copy_or_keep(
     ParameterState& parameter,
     at::Tensor& gradient) {
@@ -115,9 +115,9 @@ void GradientReduction::copy_or_keep(
   put_slice_in_place(parameter, gradient);
 }
 
-/// The slice has what the gradient had. That one's memory is free again, and
-/// warm, when autograd makes the next: a step asks the system for no fresh
-/// pages.
+/// Replaces the gradient by the slice. The gradient's memory, which is still in
+/// the caches, is then free for autograd's next gradient, so a step needs no
+/// fresh pages from the system.
 void GradientReduction::put_slice_in_place(
     ParameterState& parameter,
     at::Tensor& gradient) {
@@ -130,8 +130,8 @@ void GradientReduction::put_slice_in_place(
   }
 }
 
-/// This rank has nothing new. What others have is added to what it has from
-/// before; where nobody has, that must not change.
+/// The mean includes the earlier gradient of this rank. `restore` needs that
+/// gradient if the parameter is globally unused.
 void GradientReduction::mark_unused(ParameterState& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
@@ -153,7 +153,7 @@ void GradientReduction::mark_unused(ParameterState& parameter) {
   }
 }
 
-/// Starts the buckets that are complete, in order: the ranks' collectives must
+/// Launches the complete buckets, in order, since the ranks' collectives must
 /// match.
 void GradientReduction::launch_complete_buckets() {
   while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
@@ -171,7 +171,7 @@ void GradientReduction::launch_bucket(Bucket& bucket) {
   check_usable(group, kReduction);
   copy_outside(bucket);
   scale(bucket);
-  ++group.launched; // by which a rank that does not come is found
+  ++group.launched; // shows which ranks have not arrived
   bucket.content.iteration = step_ - 1;
   observers_.tell(&ReductionObserver::on_launch, bucket);
   bucket.future = hook_->run(bucket.content, group_);
@@ -179,13 +179,13 @@ void GradientReduction::launch_bucket(Bucket& bucket) {
   observers_.tell(&ReductionObserver::on_launched, bucket);
 }
 
-/// Copies and scales the gradients that lie outside of their bucket, the small
-/// ones all at once: on a GPU a kernel for each costs more than what it copies.
-/// A large one is read and written once so.
+/// Copies and scales the gradients that are outside of the bucket. All small
+/// gradients share one kernel, since on a GPU a kernel for each costs more than
+/// its copy. A large gradient is scaled by its copy, in one pass.
 void GradientReduction::copy_outside(Bucket& bucket) {
   const auto device = bucket.content.buffer.device();
   if (device.is_cpu()) {
-    return; // each is in already
+    return; // all gradients are in the bucket
   }
   const bool crossed = bucket.streams.join(device);
   const bool scales = prescale_ && divisor_ != 1;
@@ -198,7 +198,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
     }
     at::Tensor& gradient = parameter.tensor.mutable_grad();
     const auto values = values_of(gradient);
-    if (crossed) { // its memory belongs to another stream
+    if (crossed) { // the memory belongs to another stream
       values.record_stream(current_stream(device));
     }
     if (scales && values.numel() >= kLargeOnGpu) {
@@ -217,14 +217,14 @@ void GradientReduction::copy_outside(Bucket& bucket) {
   }
 }
 
-/// Scales gradients that lie in a bucket already.
+/// Scales gradients that are already in a bucket.
 void GradientReduction::divide(at::Tensor& gradients) {
   if (prescale_ && group_.size() > 1) {
     by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_);
   }
 }
 
-/// Scales what no hook has scaled: gradients that autograd added up in place.
+/// Scales the gradients that autograd accumulated in the bucket.
 void GradientReduction::scale(Bucket& bucket) {
   const auto& indices = bucket.indices;
   if (bucket.unscaled == indices.size()) {
@@ -259,7 +259,7 @@ void GradientReduction::wait(Bucket& bucket) {
 void GradientReduction::populate_grad(ParameterState& parameter) {
   at::Tensor& grad = parameter.tensor.mutable_grad();
   if (parameter.with_graph.defined()) {
-    // Values only: what is computed from it may be differentiated further.
+    // Only the values: the gradient keeps its graph (create_graph).
     const at::NoGradGuard no_grad;
     parameter.with_graph.variable_data().copy_(parameter.view);
     parameter.with_graph.reset();

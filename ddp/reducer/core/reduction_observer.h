@@ -41,7 +41,7 @@ class ReductionObserver {
   /// The reduction has begun within a backward, on this thread.
   virtual void on_backward() {}
 
-  /// Whether it needs the events of each parameter in the new reduction.
+  /// Whether the observer needs each parameter's events in the new reduction.
   virtual bool watches_parameters() const {
     return false;
   }
@@ -61,7 +61,8 @@ class ReductionObserver {
 
   /// There are new buckets, of parameters that were unfrozen.
   virtual void on_new_buckets() {}
-  /// Backward is over, and unused parameters are known. May throw.
+  /// Backward is over, and unused parameters are known (also those that
+  /// `skip_all_reduce_unused_params` leaves out afterwards). May throw.
   virtual void on_computed(const Reduction& /*reduction*/) {}
   /// All buckets are launched. The observer's collectives may follow.
   virtual void on_all_launched(const Reduction& /*reduction*/) {}
@@ -80,7 +81,8 @@ class ReductionObserver {
   /// The bucket's buffer has the result.
   virtual void on_bucket_done(const Bucket& /*bucket*/) {}
 
-  /// All buckets are reduced; grads are populated next. May throw.
+  /// All buckets are reduced. The gradients of globally unused parameters are
+  /// restored next, and then grads are populated. May throw.
   virtual void on_reduced() {}
   /// The gradients are the means.
   virtual void on_grads_populated() {}

@@ -16,11 +16,10 @@
 namespace ddp::detail {
 namespace {
 
-// Above this the work is shared out to threads.
+// In elements. Larger gradients are divided among threads.
 constexpr int64_t kSmall = 1 << 15;
 
-// In bytes. What is written of a larger gradient has left the caches before it
-// is read again.
+// In bytes. The caches evict a larger result before it is read again.
 constexpr int64_t kLarge = 4 << 20;
 
 template <typename Real>
@@ -29,7 +28,7 @@ template <typename Real>
     const Real* __restrict from,
     int64_t count,
     Real scale) {
-  constexpr int64_t kBlock = 64; // several vectors to a turn
+  constexpr int64_t kBlock = 64; // several vectors per iteration
   int64_t i = 0;
   for (; i + kBlock <= count; i += kBlock) {
     for (int64_t j = 0; j < kBlock; ++j) {
@@ -74,7 +73,8 @@ void stream(double* to, const double* from, double scale) {
   _mm_stream_pd(to, _mm_mul_pd(_mm_loadu_pd(from), _mm_set1_pd(scale)));
 }
 
-/// The same past the caches, which need not read what is overwritten then.
+/// As `multiply`, but stores bypass the caches, which would otherwise first
+/// read the memory that is overwritten.
 template <typename Real>
 void multiply_past_caches(
     Real* __restrict to,

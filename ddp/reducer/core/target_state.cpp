@@ -18,7 +18,7 @@ bool contains(const NamedTensors& tensors, const std::string& name) {
       tensors.names.end();
 }
 
-/// Without the tensors of the given names, each tensor once.
+/// Returns each tensor once, without those of the ignored names.
 NamedTensors without(const NamedTensors& tensors, const Names& ignored) {
   NamedTensors result;
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -87,14 +87,14 @@ Names sparse_weights(const torch::nn::Module& module) {
       names.insert(prefix + "weight");
     }
   };
-  look_at("", module); // which may lie on the stack
+  look_at("", module); // may be on the stack, without a shared_ptr
   for (const auto& item : module.named_modules("", /*include_self=*/false)) {
     look_at(item.key() + ".", *item.value());
   }
   return names;
 }
 
-/// All parameters of a module, as often as they are registered.
+/// The parameters of a module, each once per registration.
 NamedTensors named_parameters(const torch::nn::Module& module) {
   NamedTensors result;
   for (const auto& item : module.named_parameters()) {
@@ -173,7 +173,7 @@ TargetState state_of(
       options);
 }
 
-/// Tensors by their index.
+/// Names each tensor by its index.
 torch::OrderedDict<std::string, at::Tensor> number(
     const std::vector<at::Tensor>& tensors) {
   torch::OrderedDict<std::string, at::Tensor> result;

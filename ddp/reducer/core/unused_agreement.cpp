@@ -7,10 +7,10 @@
 namespace ddp::detail {
 namespace {
 
-/// Of the store's integers, which have a sign.
+/// The bits of the store's integers, without the sign.
 constexpr int64_t kBits = 63;
 
-/// How many bits numbers up to `largest` have.
+/// The number of bits of `largest`.
 int64_t bit_width(int64_t largest) {
   int64_t bits = 0;
   for (; largest > 0; largest >>= 1) {
@@ -41,7 +41,8 @@ bool UnusedAgreement::is_complete(int64_t counts) const {
   return (counts >> shift_ & ((int64_t{1} << bits_) - 1)) == size_;
 }
 
-/// The counts when they are final.
+/// Returns the counts once the count of this step is final; closes an
+/// incomplete count if ranks do not wait for each other.
 int64_t UnusedAgreement::read() const {
   while (true) {
     const auto counts = store_->add(key_, 0);
@@ -97,13 +98,13 @@ bool UnusedAgreement::concerns_all() {
   try {
     return answered_within(timeout_, ask);
   } catch (const c10::DistNetworkError&) {
-    // It ended with its process, and the rank there has ended this step without
-    // what all ranks do together where all have unused parameters.
+    // The store ended with its process. The rank there has completed this step
+    // without the all-reduce of ranks that all have unused parameters.
     return is_last;
   }
 }
 
-/// Takes those of own_keys_ that all ranks have read.
+/// Removes and returns the keys of own_keys_ that all ranks have read.
 std::vector<std::string> UnusedAgreement::old_keys() {
   auto old = std::exchange(own_keys_, {});
   if (!old.empty() && old.back() == key_) {

@@ -39,8 +39,8 @@ class UnusedAgreement {
   /// Reports to the others that this rank has unused parameters in this step.
   void add_to_counter(int64_t step);
 
-  /// Whether all ranks have announced the step that this rank announced last.
-  /// Call it once, after the collectives of the step.
+  /// Whether all ranks have called `add_to_counter` for the step of this rank's
+  /// last call. Call it once, after the collectives of the step.
   bool concerns_all();
 
  private:

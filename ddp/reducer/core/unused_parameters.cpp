@@ -53,7 +53,7 @@ std::vector<size_t> UnusedParameters::find_unused(
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
-    // It may have come while gradients accumulated, and been dropped.
+    // A gradient that accumulated in earlier backwards may have been reset.
     parameter.used = parameter.used && parameter.tensor.grad().defined();
     if (!parameter.trainable || parameter.used ||
         parameter.grad_state != GradState::kPending) {
@@ -80,7 +80,7 @@ void UnusedParameters::restore(const Reduction& reduction) {
   }
 }
 
-/// All ranks have announced when all have started their collectives.
+/// Once all ranks have started their collectives, the step's count is final.
 std::vector<size_t> UnusedParameters::of_all_ranks(
     const std::vector<size_t>& unused) {
   wait_on_host(buckets_.all());

@@ -24,7 +24,7 @@ class UnusedParameters {
   /// `c10::Error` if `listener` no longer listens to one of them.
   std::vector<size_t> find_unused(const GradientListener& listener);
 
-  /// Reports them to the other ranks, before their collectives.
+  /// Reports unused parameters to the other ranks, before their collectives.
   void add_to_counter(const Reduction& reduction) {
     if (!reduction.unused.empty()) {
       agreement_.add_to_counter(reduction.step);

@@ -11,7 +11,7 @@
 namespace ddp::detail {
 namespace {
 
-/// With new buckets memory is touched for the first time.
+/// The first backward with new buckets touches new memory.
 constexpr size_t kWarmUp = 1;
 constexpr size_t kMeasured = 6;
 
@@ -25,10 +25,10 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// The least of a few: others share the machine.
+/// The minimum counts, since other processes share the machine.
 constexpr int kLatencyTrials = 5;
 
-/// What a reduction of next to nothing takes, in seconds. Collective.
+/// The time of an all-reduce of one element, in seconds. Collective.
 double measure_latency(const ProcessGroup& group) {
   double least = std::numeric_limits<double>::infinity();
   const auto message = at::zeros({1});
@@ -59,7 +59,7 @@ bool LayoutTrial::end(const Timeline& timeline) {
   times_.push_back(seconds(timeline.finished.value()));
   reductions_.resize(
       timeline.buckets.size(), std::numeric_limits<double>::infinity());
-  auto free = BucketTimes::Duration::zero(); // one is reduced after another
+  auto free = BucketTimes::Duration::zero(); // buckets are reduced in turn
   for (size_t i = 0; i < timeline.buckets.size(); ++i) {
     const auto& bucket = timeline.buckets[i];
     if (bucket.launched && bucket.done) {
@@ -163,7 +163,7 @@ void MeasuredBuckets::on_end(const Reduction& /*reduction*/) {
     return;
   }
   if (buckets_.orders().size() != 1) {
-    end(); // parameters that were unfrozen have buckets of their own
+    end(); // unfrozen parameters have separate buckets
     return;
   }
   if (!trial_->end(recorder_.timeline())) {
@@ -176,7 +176,7 @@ void MeasuredBuckets::on_end(const Reduction& /*reduction*/) {
   }
 }
 
-/// Rank 0 decides, from times that are the mean over ranks.
+/// Rank 0 decides, from the means of the times over ranks.
 void MeasuredBuckets::try_others() {
   auto times = trial_->ready_times();
   times.push_back(trial_->reduction_time());
@@ -212,10 +212,10 @@ void MeasuredBuckets::try_others() {
   trial_->try_others();
 }
 
-/// Gives all ranks rank 0's order and cut.
+/// Broadcasts rank 0's order and counts.
 void MeasuredBuckets::agree_on_cut(BucketStorage::Order& order) {
   const auto size = static_cast<int64_t>(order.size());
-  auto message = at::zeros({2 * size}, at::kLong); // then zeros
+  auto message = at::zeros({2 * size}, at::kLong); // padded with zeros
   auto* begin = message.mutable_data_ptr<int64_t>();
   auto* middle = std::copy(order.begin(), order.end(), begin);
   std::copy(counts_.begin(), counts_.end(), middle);
@@ -224,8 +224,7 @@ void MeasuredBuckets::agree_on_cut(BucketStorage::Order& order) {
   counts_.assign(middle, std::find(middle, begin + 2 * size, 0));
 }
 
-/// Keeps the new buckets where no rank is slower with them than the slowest was
-/// before.
+/// Keeps the new buckets unless the slowest rank is slower than before.
 void MeasuredBuckets::judge() {
   auto slowest = at::tensor(
       {trial_->backward_time_before(), trial_->backward_time()}, at::kDouble);

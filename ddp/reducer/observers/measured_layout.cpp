@@ -8,7 +8,7 @@
 namespace ddp::detail {
 namespace {
 
-/// Reductions of the gradients from `first` on, one more with each `add`.
+/// The reductions of one group of neighbours; `add` adds a gradient.
 class Segment {
  public:
   explicit Segment(const ReductionCost& cost) : cost_(cost) {}
@@ -31,11 +31,11 @@ class Segment {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// When the gradients before each place are reduced at the earliest.
+/// The earliest time at which the gradients before each place are reduced.
 using Ends = std::vector<double>;
 
-/// Sets `ends` to those with one more bucket than `before` took, or with any
-/// number where both are the same. `last` becomes where that bucket begins.
+/// Sets `ends` to the times with one more bucket than for `before`, or with any
+/// number if both are the same object. `last` gets the starts of that bucket.
 void add_bucket(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost,
@@ -49,7 +49,7 @@ void add_bucket(
     for (size_t begin = place; begin-- > 0;) {
       segment.add(gradients[begin]);
       if (ready + segment.seconds() >= ends[place]) {
-        break; // and so do all that begin earlier
+        break; // no bucket that begins earlier ends earlier
       }
       const double end = std::max(before[begin], ready) + segment.seconds();
       if (end < ends[place]) {

@@ -35,7 +35,7 @@ ModuleMembership::ModuleMembership(
 void ModuleMembership::on_computed(const Reduction& reduction) {
   const auto& unused = reduction.unused;
   if (!current_ || is_gone() || unused == checked_) {
-    return; // of a module that is gone others may have the layers
+    return; // other modules may have the layers of a released module
   }
   checked_ = unused;
   const auto now = set_of(current_().tensors);
@@ -44,7 +44,7 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
     known += has(now, parameter.tensor);
   }
   if (known == now.size()) {
-    return; // layers may have been left out, but none is new
+    return; // layers may be missing, but none is new
   }
   for (const size_t index : unused) {
     DDP_CHECK(

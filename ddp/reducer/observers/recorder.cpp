@@ -7,7 +7,7 @@
 namespace ddp::detail {
 namespace {
 
-/// Python's.
+/// As in Python.
 constexpr int64_t kSampledAtFirst = 10;
 
 } // namespace
@@ -116,14 +116,13 @@ void Recorder::on_launched(const Bucket& bucket) {
       [state = state_, index = bucket.content.index, step = timeline().step](
           c10::ivalue::Future& /*future*/) {
         const std::lock_guard<std::mutex> lock(state->mutex);
-        if (state->timeline.step == step) { // not after the next has begun
+        if (state->timeline.step == step) { // not if the next has begun
           state->timeline.buckets.at(index).done = Clock::now() - state->began;
         }
       },
-      /*uses_future=*/false); // or a GPU's would fork its streams
+      /*uses_future=*/false); // true would use other streams on a GPU
 }
 
-/// This rank's part is done.
 void Recorder::on_computed(const Reduction& reduction) {
   if (!on_) {
     return;

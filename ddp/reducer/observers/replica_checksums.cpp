@@ -27,13 +27,13 @@ constexpr const char* kNeverReduced =
     "wrapper's module called and not the wrapper, or did autograd::grad() "
     "compute the gradients?";
 
-/// The store's key that is there when the last parameters were compared.
+/// The store's key that exists once the last parameters were compared.
 constexpr const char* kCompared = "last_parameters_compared";
 
-/// Enough of a large gradient to tell one from another.
+/// Enough to distinguish large gradients.
 constexpr int64_t kMaxElements = int64_t(1) << 16;
 
-/// By rank, on the rank that is the last to come.
+/// Returns the checksums by rank, on the last rank that arrives.
 std::optional<std::vector<Checksums>> gathered(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,
@@ -81,7 +81,7 @@ void FirstGradients::on_own_gradient(
   }
   const auto some = values.detach().flatten().narrow(
       0, 0, std::min(values.numel(), kMaxElements));
-  if (some.count_nonzero().item<int64_t>() > 0) { // zeros are of no data
+  if (some.count_nonzero().item<int64_t>() > 0) { // zeros show no data
     checksum_ += tensor_hash(some, static_cast<uint64_t>(values.numel()));
   }
 }
@@ -100,7 +100,7 @@ void FirstGradients::on_all_launched(const Reduction& reduction) {
           "each rank its share. If the first batches are the same on purpose, "
           "DDP_CHECK_REPLICAS=0 turns this check off");
     }
-  } catch (const std::exception&) { // the store is gone, or does not answer
+  } catch (const std::exception&) { // the store ended or does not answer
   }
 }
 

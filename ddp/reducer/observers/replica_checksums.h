@@ -8,11 +8,11 @@ namespace c10d {
 class Store;
 }
 
-// Each rank stores digests, and the last rank to arrive compares all. No rank
+// Each rank stores checksums, and the last rank to arrive compares all. No rank
 // waits or throws, and without all ranks there is no warning.
 namespace ddp::detail {
 
-/// Warns if all ranks have the same digest of their first gradients, and thus
+/// Warns if all ranks have the same checksum of their first gradients, and thus
 /// the same data.
 class FirstGradients final : public ReductionObserver {
  public:
@@ -39,7 +39,7 @@ class FirstGradients final : public ReductionObserver {
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
   bool watches_ = false;
-  /// Independent of the order.
+  /// Independent of the order of gradients.
   uint64_t checksum_ = 0;
 };
 

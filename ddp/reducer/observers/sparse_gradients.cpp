@@ -14,7 +14,7 @@
 namespace ddp::detail {
 namespace {
 
-/// A sparse gradient without entries, of the form that embeddings have.
+/// A sparse gradient without entries, in the form of an embedding's gradient.
 at::Tensor no_rows(const at::Tensor& parameter) {
   auto sizes = parameter.sizes().vec();
   sizes[0] = 0;
@@ -59,7 +59,7 @@ void SparseGradients::on_all_launched(const Reduction& reduction) {
     std::vector<at::Tensor> tensors{
         contributes ? grad.detach().clone().div_(reduction.divisor)
                     : no_rows(parameter.tensor)};
-    ++group.launched; // by which a rank that does not come is found
+    ++group.launched; // shows which ranks have not arrived
     parameter.sparse_future = group_.c10d()
                                   ->getBackend(c10::kCPU)
                                   ->allreduce(tensors, c10d::AllreduceOptions())

@@ -28,7 +28,7 @@ class SparseGradients final : public ReductionObserver {
   void on_all_launched(const Reduction& reduction) override;
   /// Waits for the sums.
   void on_reduced() override;
-  /// Gives the parameters the means.
+  /// Sets the parameters' gradients to the means.
   void on_grads_populated() override;
 
  private:

@@ -48,8 +48,8 @@ class StepCheck final : public ReductionObserver {
   int64_t divergence_every_;
   bool finite_;
   NamedTensors not_finite_;
-  /// Whether a value is not finite, and a digest and its complement, whose
-  /// maxima over ranks show whether all digests are equal.
+  /// Whether a value is not finite, and a checksum and its complement, whose
+  /// maxima over ranks show whether all checksums are equal.
   at::Tensor message_;
   Work work_;
 };

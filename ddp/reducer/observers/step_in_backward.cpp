@@ -16,8 +16,7 @@ namespace {
 std::mutex mutex;
 std::multiset<const torch::optim::Optimizer*> stepped_optimizers;
 
-/// Remembers that a Reducer steps this optimizer in backward, or does not any
-/// more.
+/// Records whether a Reducer steps this optimizer in backward.
 void set_stepped(const torch::optim::Optimizer& optimizer, bool stepped) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (stepped) {
@@ -83,7 +82,7 @@ void StepInBackward::attach(
 
 void StepInBackward::on_all_launched(const Reduction& reduction) {
   steps_buckets_ =
-      optimizer_ && at_once_ && reduction.unused.empty(); // none is put back
+      optimizer_ && at_once_ && reduction.unused.empty(); // none is restored
 }
 
 PartialStep& StepInBackward::step() {

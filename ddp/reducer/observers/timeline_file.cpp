@@ -28,14 +28,14 @@ int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
 }
 
-/// A time that has not come is null.
+/// A time that was not recorded is null.
 json to_json(Clock::time_point began, const std::optional<Duration>& time) {
   return time ? json(nanoseconds(began + *time)) : json();
 }
 
 json to_json(const BucketTimes& bucket, Clock::time_point began) {
-  // What has been waited for is done, though the thread that notes it may not
-  // have come to it.
+  // A bucket after its wait is done, even if the callback that records this has
+  // not run yet.
   return {
       {"bytes", bucket.bytes},
       {"ready", to_json(began, bucket.ready)},
@@ -68,7 +68,7 @@ std::optional<int64_t> to_step(const std::string& text) {
                                              : std::nullopt;
 }
 
-/// For the name of a file.
+/// The name as a part of a file's name.
 std::string plain(std::string name) {
   name.erase(0, name.find_first_not_of('/'));
   std::replace(name.begin(), name.end(), '/', '_');

@@ -18,9 +18,9 @@ struct ClockOffset {
 /// The times at which a rank entered and left a collective that waits for all.
 using SyncPoint = std::pair<int64_t, int64_t>;
 
-/// No rank leaves a meeting before all have entered, so each meeting gives a
+/// No rank leaves such a collective before all have entered, so each gives a
 /// lower and an upper bound of clock `own`'s offset to clock `first`. Both
-/// lists must be of the same meetings, at least one.
+/// lists must be of the same collectives, at least one.
 ClockOffset clock_offset(
     const std::vector<SyncPoint>& first,
     const std::vector<SyncPoint>& own);

@@ -15,26 +15,26 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// In how many backwards to look.
+/// The number of inspected backwards.
 constexpr int64_t kInspected = 3;
 
-// Enough to see what is wrong; a model may have thousands of parameters.
+// Enough to show the error; a model may have thousands of parameters.
 constexpr size_t kMaxShown = 8;
 
 struct Leaf {
   at::Tensor tensor;
-  /// Operations of the forward, in their order.
+  /// The operations of the forward that use it, in their order.
   std::vector<autograd::Node*> uses;
 };
 
 using Leaves = std::unordered_map<autograd::Node*, Leaf>;
 
-/// Of a linear layer's weight before its use.
+/// Whether the node transposes, as a linear layer does to its weight.
 bool is_transposition(const autograd::Node* node) {
   return node && node->name() == "TBackward0";
 }
 
-/// Fills in what the graph's operations use, but for transpositions.
+/// Adds to the leaves the operations that use them, except transpositions.
 void find_uses(
     const std::unordered_set<autograd::Node*>& nodes,
     Leaves& leaves) {
@@ -57,7 +57,7 @@ void find_uses(
   }
 }
 
-/// The number of the first operation that uses it; 0: the last one does.
+/// The number of the first operation that uses it; 0: only the last one does.
 uint64_t first_use(const Leaf& leaf) {
   return leaf.uses.empty() ? 0 : leaf.uses.front()->sequence_nr();
 }
@@ -65,11 +65,11 @@ uint64_t first_use(const Leaf& leaf) {
 /// The leaf that this backward accumulates into at `node`, or null.
 const at::Tensor* accumulated_leaf(autograd::Node* node) {
   const auto* accumulator = dynamic_cast<autograd::AccumulateGrad*>(node);
-  // A leaf that was frozen after the forward is in the graph all the same.
+  // A leaf that was frozen after the forward is still in the graph.
   if (!accumulator || !accumulator->variable.requires_grad()) {
     return nullptr;
   }
-  // autograd::grad() and backward(inputs) walk through a part of the graph.
+  // autograd::grad() and backward(inputs) run only a part of the graph.
   const auto* selection = autograd::get_current_graph_task_exec_info();
   if (selection && !selection->empty()) {
     const auto selected = selection->find(node);
@@ -80,8 +80,8 @@ const at::Tensor* accumulated_leaf(autograd::Node* node) {
   return &accumulator->variable;
 }
 
-/// The leaves in the order in which the forward used them, which is that of a
-/// person who reads the model and the same in each run.
+/// The leaves in the order in which the forward used them, which is the order
+/// in the model's source and equal in each run.
 std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   const auto key = [](const Leaf& leaf) {
     return std::make_tuple(
@@ -96,7 +96,7 @@ std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   return leaves;
 }
 
-/// The first of the items, and how many more there are.
+/// The first items, and the number of further items.
 std::string join_some(
     const std::vector<std::string>& items,
     const std::string& separator) {
@@ -119,7 +119,7 @@ std::string describe(const Leaf& leaf) {
       operations.push_back(name);
     }
   }
-  // The graph task does not tell of the node that it starts from.
+  // The graph task does not include the node from which it starts.
   return detail::format(
       "{} {} on {}, used {}",
       leaf.tensor.scalar_type(),
@@ -129,10 +129,10 @@ std::string describe(const Leaf& leaf) {
                          : "by " + join_some(operations, ", "));
 }
 
-/// Finds for each leaf a parameter of its own, of the same dtype and sizes,
-/// among those that are free. Returns the names of these parameters, or nothing
-/// unless all leaves have one. To take the first that fits is enough: the
-/// others that would have fitted fit the same leaves.
+/// Assigns a different parameter of the same dtype and sizes to each leaf, from
+/// those that are free. Returns the names of these parameters, or nothing
+/// unless all leaves have one. The first that fits is enough, since all
+/// parameters that fit one leaf fit the same leaves.
 std::vector<std::string> twins(
     const std::vector<Leaf>& leaves,
     const NamedTensors& parameters,
@@ -203,7 +203,7 @@ UnmanagedLeaves::UnmanagedLeaves(
   }
 }
 
-/// Whether a backward of another forward reached it before.
+/// Whether a backward of another forward has reached the leaf.
 bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
   const TensorSet::value_type pointer(leaf.getIntrusivePtr());
   const auto [met, is_new] = met_.emplace(pointer, first_use);

@@ -42,11 +42,12 @@ class UnmanagedLeaves {
   NamedTensors parameters_;
   /// Finished leaves: of the Reducer, known or reported.
   TensorSet settled_;
-  /// Known leaves, with the number of the first operation that used them.
+  /// Leaves reached so far, with the number of the first operation that used
+  /// them.
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
 };
 
-/// Reports such leaves in the first backwards.
+/// Reports unmanaged leaves in the first backwards.
 class LeafReport final : public ReductionObserver {
  public:
   /// `severity`: not `kIgnore`.

@@ -9,8 +9,8 @@
 namespace ddp {
 namespace {
 
-// What the options of mpirun, srun, torch.distributed.launch, accelerate,
-// deepspeed and horovodrun, and earlier ones of ours, are called here.
+// ddprun's names for options of mpirun, srun, torch.distributed.launch,
+// accelerate, deepspeed, horovodrun and earlier versions of ddprun.
 const std::pair<const char*, std::set<std::string>> kHabits[] = {
     {"--nproc-per-node",
      {"-n",
@@ -46,13 +46,13 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
   usage_error("unknown option " + given + hint);
 }
 
-// The option that is called "--tee" or "-t": dashes and underscores are alike,
-// and a beginning that only one option has is enough.
+// The option with a name such as "--tee" or "-t". Underscores may replace
+// dashes, and a unique prefix is sufficient.
 const CommandOption& option_called(const std::string& given) {
   std::string name = given;
   std::replace(name.begin(), name.end(), '_', '-');
   const CommandOption* found = nullptr;
-  std::string names; // of all that begin so
+  std::string names; // of all matching options
   bool is_unique = true;
   for (const CommandOption& option : option_table()) {
     for (const std::string& form : option.forms) {
@@ -94,8 +94,8 @@ bool is_option(const std::string& argument) {
   return argument.size() > 1 && argument[0] == '-';
 }
 
-// Whether this can follow an option as its value: a negative number can, and
-// so can text such as "- ".
+// Whether the argument can be an option's value; negative numbers and text such
+// as "- " can.
 bool is_value(const std::string& argument) {
   return !is_option(argument) ||
       (argument[1] != '-' &&
@@ -141,7 +141,7 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
 std::optional<OptionValue> value_from_environment(
     const CommandOption& option,
     const EnvironmentLookup& lookup) {
-  // The hosts would have the first two as well.
+  // Otherwise, the ddprun of each host would also read the first two.
   const std::set<std::string> without{
       "hosts", "hostfile", "env", "help", "version"};
   for (const std::string& form : option.forms) {

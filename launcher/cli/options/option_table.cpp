@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kColumns = 80;
 constexpr size_t kIndent = 26;
 
-// Its words in lines of at most this many bytes, where words allow it.
+// Wraps the text in lines of at most `width` bytes, unless a word is longer.
 std::vector<std::string> wrap(const std::string& text, size_t width) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

@@ -21,11 +21,11 @@
 namespace ddp {
 namespace {
 
-// Files and counters are numbered by int; far beyond what a node can run.
+// Fits an int, and is far more than a node can run.
 constexpr int kMaxWorldSize = 1000000;
 constexpr int kMostPort = 65535;
 
-// Also the last one where it is empty, which is a mistake to tell of.
+// Includes an empty last entry, which is a mistake to report.
 std::vector<std::string> entries_of(const std::string& text) {
   std::vector<std::string> entries = split_list(text);
   if (!text.empty() && text.back() == ',') {
@@ -61,8 +61,8 @@ Choice choice_of(
   reject_value(value, names);
 }
 
-// The file that is read is the one that was checked: another one may be at its
-// path by then.
+// Reads the descriptor that was checked, since another file may be at the path
+// by then.
 std::string first_line_of(const std::string& name, const std::string& path) {
   if (path == "-") {
     return read_first_line(STDIN_FILENO);

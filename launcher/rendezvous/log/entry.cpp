@@ -29,7 +29,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 void to_json(json& value, const Plan& plan) {
   json ids = json::array();
   for (const NodeInfo& each : plan.nodes) {
-    ids.push_back(each.id); // all else was said when it joined
+    ids.push_back(each.id); // its kJoin entry had the rest
   }
   value = {
       {"epoch", plan.epoch},
@@ -64,7 +64,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 
 namespace {
 
-// What one node may claim; the sum over nodes stays an int.
+// The maximum for one node, so that the sum over all nodes fits an int.
 constexpr int kMaxRanksOfNode = 1 << 16;
 constexpr int kMostNodes = 1 << 14;
 constexpr int kMostEpochs = 1 << 30;
@@ -73,8 +73,8 @@ bool is_in(int64_t number, int64_t least, int64_t most) {
   return number >= least && number <= most;
 }
 
-// Names and addresses are written, one a line, to helpers, terminals and the
-// ranks' environment: nothing else may be in them.
+// Names and addresses are written to helpers (one per line), terminals and the
+// ranks' environment, so they must not contain other characters.
 bool is_word(const std::string& word, size_t most, int (*fits)(int)) {
   return is_in(word.size(), 1, most) &&
       std::all_of(word.begin(), word.end(), [&](unsigned char each) {
@@ -86,7 +86,7 @@ bool is_id(const std::string& text) {
   return is_word(text, 64, std::isalnum);
 }
 
-// Of IPv6 also with its interface: fe80::1%eth0.
+// An IPv6 address may have an interface: fe80::1%eth0.
 bool is_address(const std::string& address) {
   const size_t end = std::min(address.find('%'), address.size());
   const std::string number = address.substr(0, end);
@@ -135,7 +135,7 @@ std::string entry_text(const Entry& entry) {
   const json empty = Entry();
   for (const auto& each : empty.items()) {
     if (value[each.key()] == each.value()) {
-      value.erase(each.key()); // a reader puts it back
+      value.erase(each.key()); // a reader restores it
     }
   }
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -148,7 +148,7 @@ std::optional<Entry> parse_entry(const std::string& text) {
     auto entry = value.get<Entry>();
     return is_valid(entry) ? std::make_optional(entry) : std::nullopt;
   } catch (const std::exception&) {
-    return std::nullopt; // of somebody who knows the token, but another version
+    return std::nullopt; // from a node with the token, but another version
   }
 }
 
@@ -200,7 +200,7 @@ std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last) {
       nodes.begin(), others, [](const NodeInfo& a, const NodeInfo& b) {
         return a.wanted_rank < b.wanted_rank;
       });
-  // The others fill the places that nobody asks for.
+  // The others fill the places that no node asks for.
   std::vector<NodeInfo> ordered;
   auto asking = nodes.begin();
   auto filling = others;

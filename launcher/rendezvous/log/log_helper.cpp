@@ -51,7 +51,7 @@ constexpr int kRetryMilliseconds = 200;
 constexpr std::chrono::milliseconds kBeatTime{1000};
 constexpr unsigned kLastWillSeconds = 1;
 constexpr unsigned kLeaveSeconds = 2;
-// Answers to beats that an agent may owe.
+// The number of beats that an agent may leave unanswered.
 constexpr int kMissedBeats = 3;
 
 class LogHelper {
@@ -87,7 +87,7 @@ class LogHelper {
   const HelperOptions& options_;
   const std::chrono::milliseconds beat_interval_;
   SocketAddress endpoint_; // that answered
-  std::string local_address_; // on the way there
+  std::string local_address_; // of the route to it
   bool serves_ = false;
   FileDescriptor served_at_;
   std::string unreachable_; // why
@@ -102,7 +102,7 @@ void LogHelper::run() {
   guard([this] { connect(); });
   std::thread([this] { guard([this] { read_entries(); }); }).detach();
   guard([this] { serve_agent(); });
-  // The agent has gone.
+  // The agent has ended.
   if (!last_will_.empty()) {
     guard([this] { engine_.append(last_will_); });
   }
@@ -137,7 +137,7 @@ void LogHelper::lose(const std::string& why) {
 }
 
 void LogHelper::tell(EventKind kind, const std::string& text) {
-  // Beats of an agent that is suspended need not be kept for it.
+  // Beats need not be queued for a suspended agent.
   const int flags = kind == EventKind::kBeats ? MSG_DONTWAIT : 0;
   send_message(kHelperChannel, static_cast<char>(kind) + text, flags);
 }
@@ -147,7 +147,7 @@ void LogHelper::connect() {
   while (!(address && serve(*address)) && !find_log()) {
     pollfd end{kHelperChannel, 0, 0};
     if (poll(&end, 1, kRetryMilliseconds) > 0) {
-      _exit(0); // the agent has gone
+      _exit(0); // the agent has ended
     }
   }
   tell(
@@ -155,7 +155,7 @@ void LogHelper::connect() {
       engine_.nonce() + " " + own_address() + (serves_ ? " 1" : " 0"));
 }
 
-// What took its port may be gone by then.
+// A retry can succeed, since the process that took the port may have ended.
 bool LogHelper::serve(const std::string& address) {
   auto listener = listen_at_endpoint(options_.nodes, address);
   if (!listener) {
@@ -171,7 +171,7 @@ bool LogHelper::serve(const std::string& address) {
   }
   serves_ = true;
   served_at_ = std::move(listener->socket);
-  // Where it listens on all addresses, others need one that they can reach.
+  // If it listens on all addresses, others need one that they can reach.
   std::string why;
   const auto route = is_wildcard(address)
       ? find_route(endpoint_.host, endpoint_.port, &why)
@@ -180,7 +180,7 @@ bool LogHelper::serve(const std::string& address) {
   return true;
 }
 
-// Where other nodes reach this one.
+// The address at which other nodes reach this one.
 std::string LogHelper::own_address() const {
   const NodeOptions& nodes = options_.nodes;
   if (!nodes.local_address.empty()) {
@@ -226,7 +226,7 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
     return true;
   } catch (const LogRejected&) {
     throw;
-  } catch (const std::exception& error) { // gone again
+  } catch (const std::exception& error) { // the log is gone again
     *why = first_line(error.what());
     return false;
   }
@@ -275,16 +275,16 @@ void LogHelper::handle(const std::string& message) {
 
 void LogHelper::leave() {
   prctl(PR_SET_PDEATHSIG, 0);
-  alarm(kLeaveSeconds); // where the network holds it up
+  alarm(kLeaveSeconds); // if the network blocks it
   try {
     engine_.leave();
-  } catch (const std::exception&) { // what is left there expires
+  } catch (const std::exception&) { // the remaining keys expire
   }
   _exit(0);
 }
 
-// From now on the helper outlives the agent, for as long as that takes, but no
-// longer where the network holds it up.
+// From now on, the helper outlives the agent until it has appended the entry,
+// but at most for kLastWillSeconds.
 void LogHelper::keep_last_will(const std::string& text) {
   last_will_ = text;
   std::signal(SIGUSR1, [](int) { alarm(kLastWillSeconds); });
@@ -301,11 +301,11 @@ void LogHelper::watch(const std::string& members) {
 }
 
 void LogHelper::beat() {
-  // For an agent that stands still nobody shall wait.
+  // Other nodes must not wait for an agent that hangs.
   if (Clock::now() < alive_at_ + kMissedBeats * beat_interval_) {
     ++beats_;
   }
-  // Only an answer says that the log lives.
+  // Only an answer shows that the log works.
   const auto counts = engine_.beat(options_.member, beats_, watched_);
   std::string lines;
   for (size_t i = 0; i < watched_.size(); ++i) {

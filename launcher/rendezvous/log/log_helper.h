@@ -18,9 +18,9 @@ class LogRejected : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Keeps a job's log in one order, and knows which members live. All functions
-/// are called from one thread, except read(), which has a separate one. They
-/// throw std::exception with the reason in one line.
+/// Keeps a job's log in one order, and knows which members are alive. All
+/// functions are called from one thread, except read(), which has a separate
+/// one. They throw std::exception with the reason in one line.
 class LogEngine {
  public:
   virtual ~LogEngine() = default;
@@ -36,7 +36,8 @@ class LogEngine {
   virtual std::string nonce() = 0;
 
   /// Passes each entry to `take`, in the same order on all members, from the
-  /// first one on. What is no entry may be among them. Does not return.
+  /// first one on. Texts that are not entries may be among them. Does not
+  /// return.
   virtual void read(const std::function<void(const std::string&)>& take) = 0;
   /// Appends an entry, by a number of requests that does not depend on others.
   virtual void append(const std::string& entry) = 0;

@@ -5,7 +5,7 @@
 
 namespace ddp {
 
-// Its ranks may still be there: they save nothing once a later epoch did.
+// The old job's ranks may still run, but save nothing once a later epoch has.
 Membership Membership::after_job() const {
   Membership fresh(outlives_jobs_);
   fresh.lost_ = lost_;
@@ -91,7 +91,7 @@ void Membership::apply(const Entry& entry) {
   }
 }
 
-// What one of the epoch's nodes says of it.
+// Applies an entry of one of the epoch's nodes.
 void Membership::go_on(const Entry& entry) {
   switch (entry.type) {
     case Entry::Type::kReady:
@@ -126,7 +126,7 @@ void Membership::go_on(const Entry& entry) {
 }
 
 void Membership::join(const Entry& entry) {
-  // One that was lost leaves as soon as it reads that.
+  // A lost node leaves as soon as it reads that it is lost.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes.push_back(entry.node);
   }
@@ -140,7 +140,7 @@ void Membership::remove(const std::string& id, const std::string& why) {
   nodes.erase(nodes.begin() + (find(id) - nodes.data()));
   busy_.erase(id);
   if (outlives_jobs_ && survivors().empty()) {
-    // Nobody is left of the job: those that came later begin another.
+    // No node of the job is left: nodes that joined later begin another one.
     Membership next = after_job();
     next.nodes = std::move(nodes);
     *this = std::move(next);
@@ -160,7 +160,7 @@ void Membership::start_epoch(const Entry& entry) {
                       return has(each.id);
                     });
   if (!fits) {
-    return; // somebody left meanwhile: the leader makes another
+    return; // a node left meanwhile: the leader makes another plan
   }
   plan = next;
   for (NodeInfo& each : plan.nodes) {
@@ -176,7 +176,7 @@ void Membership::start_epoch(const Entry& entry) {
 }
 
 void Membership::add_failure(const Entry& entry) {
-  // Whoever failed may know more of it later.
+  // The node that failed may know more about its failure later.
   if (!failure || failure->node == entry.from ||
       (failure->is_consequence && !entry.is_consequence)) {
     failure = {entry.from, entry.code, entry.is_consequence, entry.text};
@@ -184,8 +184,8 @@ void Membership::add_failure(const Entry& entry) {
   stop(Cause::kFailure, entry.text);
 }
 
-// Where an epoch goes on: the first cause counts, but that a job is to end goes
-// before all, and a lost node before the failures that it caused elsewhere.
+// The first cause counts, except that the end of the job replaces any other
+// cause, and a lost node replaces the failures that it caused elsewhere.
 void Membership::stop(Cause why, const std::string& text) {
   if (!has_epoch()) {
     return;
@@ -199,7 +199,7 @@ void Membership::stop(Cause why, const std::string& text) {
   phase = Phase::kStopping;
 }
 
-// Only by those that take part: another may be there by mistake.
+// Only participating nodes can end the job: others may be there by mistake.
 void Membership::end(const Entry& entry) {
   const bool may_end = entry.from == leader() || plan.index_of(entry.from) >= 0;
   if (!has(entry.from) || !may_end) {
@@ -211,7 +211,7 @@ void Membership::end(const Entry& entry) {
   }
   exit_code = entry.code;
   if (has_failed()) {
-    return; // it ends by that
+    return; // the failure ends it
   }
   if (phase == Phase::kGathering) {
     cause = Cause::kEnd;
@@ -223,7 +223,7 @@ void Membership::end(const Entry& entry) {
   conclude_epoch();
 }
 
-// Once no rank is left: the job is over, or the leader plans anew.
+// Once no rank is left, the job is over, or the leader makes a new plan.
 void Membership::conclude_epoch() {
   if (!has_epoch() || !busy_.empty()) {
     return;

@@ -32,7 +32,7 @@ NodeStateMachine::NodeStateMachine(
   schedule(now);
 }
 
-// What this node does
+// Actions of this node
 
 NodeStateMachine::Action& NodeStateMachine::act(Action::Kind kind) {
   actions_.emplace_back();
@@ -40,7 +40,7 @@ NodeStateMachine::Action& NodeStateMachine::act(Action::Kind kind) {
   return actions_.back();
 }
 
-// An entry that is written, to be filled in.
+// Posts an entry, which the caller fills in.
 Entry& NodeStateMachine::post(Type type) {
   Entry& entry = is_connected() ? act(Kind::kPost).entry : dropped_;
   unread_ += is_connected() ? 1 : 0;
@@ -70,7 +70,7 @@ std::vector<NodeStateMachine::Action> NodeStateMachine::take_actions() {
   return std::exchange(actions_, {});
 }
 
-// What it is told
+// Events
 
 void NodeStateMachine::connected(
     const std::string& address,
@@ -147,7 +147,7 @@ void NodeStateMachine::beats(
 }
 
 void NodeStateMachine::log_answered(Time now) {
-  // Where it was this node that stood still, nobody else was silent.
+  // If this node itself was suspended, no other node was silent.
   if (now - answered_ > options_.node_timeout / 2) {
     for (auto& [id, heard] : heard_) {
       heard.at = now;
@@ -183,7 +183,7 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
     return;
   }
   const bool has_joined = self_.hosts_log || log_.has(self_.id);
-  // A service that was never reached has refused this node.
+  // A service that was never reached has rejected this node.
   if (has_joined || (options_.has_service() && !was_connected)) {
     leave_with(kExitInfrastructure, text, now);
   } else {
@@ -261,7 +261,7 @@ void NodeStateMachine::post_end(int code, const std::string& text) {
   entry.text = text;
 }
 
-// What follows
+// Consequences
 
 void NodeStateMachine::tick(Time now) {
   if (is_connected() && options_.several() &&
@@ -279,14 +279,14 @@ void NodeStateMachine::tick(Time now) {
 
 void NodeStateMachine::follow(Time now) {
   if (state_ == State::kLeaving) {
-    // Others shall read that it leaves.
+    // Others must read that this node leaves.
     if (ranks_ == Ranks::kNone && unread_ <= 0 && now >= until_) {
       exit(code_, text_);
     }
     return;
   }
   if (state_ == State::kProbation) {
-    // Whether the job of others, which has all nodes that it wants, goes on.
+    // Finds out whether the other job, which has all its nodes, still runs.
     if (log_.phase == Phase::kEnded || now >= until_) {
       leave(kExitUsage, text_, now);
     } else if (log_.plan.nodes.empty()) {
@@ -309,7 +309,7 @@ void NodeStateMachine::follow(Time now) {
   }
 }
 
-// When something is due of which nobody tells. What is overdue waits for an
+// Sets the next deadline that no event announces. An overdue one waits for an
 // event.
 void NodeStateMachine::schedule(Time now) {
   next_.reset();
@@ -326,7 +326,7 @@ void NodeStateMachine::schedule(Time now) {
   consider(last_join_ + options_.last_call);
 }
 
-// Not another one, whose log this node found.
+// Whether this node's job is over, not another one whose log it found.
 bool NodeStateMachine::is_job_over() const {
   return log_.phase == Phase::kEnded && (log_.has(self_.id) || self_.hosts_log);
 }

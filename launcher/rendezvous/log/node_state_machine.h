@@ -21,16 +21,16 @@ namespace ddp {
 ///     kJoined    the node does not fit the job, or must leave  kLeaving
 ///                the node does not fit an etcd's job           kProbation
 ///                the node that serves the log leaves           kOrphaned
-///     kProbation  that job's nodes have ended: begins another   kJoined
+///     kProbation that job's nodes have ended: begins another   kJoined
 ///                they still run after some time                kLeaving
 ///     any        the log is lost, or lists the node as lost    kLeaving
 ///                the job has ended                             kShutdown
-///     kShutdown   others have read this, or time is up          kGone
+///     kShutdown  others have read this, or time is up          kGone
 ///     kLeaving   its ranks have ended, its entries are read    kGone
 ///
 ///     access     what happens                                  becomes
 ///     kNone      the log can be read and written               kTrusted
-///     kTrusted     the log has entries with a different seal     kUntrusted
+///     kTrusted   the log has entries with a different seal     kUntrusted
 ///     any        the log is lost                               kNone
 class NodeStateMachine {
  public:

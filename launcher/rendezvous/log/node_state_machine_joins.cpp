@@ -1,4 +1,4 @@
-// How a node comes to a job, how it goes, and what it decides for all.
+// How a node joins and leaves a job, and its decisions for all nodes.
 #include <launcher/rendezvous/log/node_state_machine.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 using Type = Entry::Type;
 using Phase = Membership::Phase;
 
-// "2" or "1:4", as --nnodes has it.
+// "2" or "1:4", as in --nnodes.
 std::string range_of(const NodeInfo& node) {
   const std::string most = std::to_string(node.max_nodes);
   return node.min_nodes == node.max_nodes
@@ -21,7 +21,7 @@ std::string range_of(const NodeInfo& node) {
       : std::to_string(node.min_nodes) + ":" + most;
 }
 
-// How long the log's host waits for others to read how the job ended.
+// The time that the log's host waits for others to read how the job ended.
 constexpr std::chrono::seconds kShutdownTime(5);
 
 } // namespace
@@ -31,7 +31,8 @@ void NodeStateMachine::join() {
   post(Type::kJoin).node = self_;
 }
 
-// Of what has to be the same on all nodes of a job; empty where all of it is.
+// A difference in options that must be equal on all nodes; empty if there is
+// none.
 std::string NodeStateMachine::difference_to(const NodeInfo& other) const {
   const auto difference = [&](const std::string& option,
                               const std::string& theirs,
@@ -50,7 +51,7 @@ std::string NodeStateMachine::difference_to(const NodeInfo& other) const {
   return text;
 }
 
-// Whether this node belongs to those that joined before it.
+// Checks whether this node fits the nodes that joined before it.
 void NodeStateMachine::check_fit(Time now) {
   const bool is_open = takes_others();
   std::string text = difference_to(log_.nodes.front());
@@ -69,7 +70,7 @@ void NodeStateMachine::check_fit(Time now) {
     }
   }
   if (!text.empty() && options_.has_service() && !log_.plan.nodes.empty()) {
-    // A service keeps what nobody is left to end.
+    // A service keeps the log of a job even if all its nodes have died.
     state_ = State::kProbation;
     text_ = text;
     until_ = now + 3 * options_.node_timeout / 2;
@@ -78,7 +79,7 @@ void NodeStateMachine::check_fit(Time now) {
   }
 }
 
-// With a job that ended: the log's host is the last to go.
+// Leaves a job that has ended; the log's host is the last to leave.
 void NodeStateMachine::end(Time now) {
   stop_ranks(log_.cause_text);
   if (ranks_ != Ranks::kNone) {
@@ -138,7 +139,7 @@ std::string NodeStateMachine::awaited() const {
            : "");
 }
 
-// What one node decides for all
+// Decisions of one node for all
 
 bool NodeStateMachine::is_silent(const std::string& id, Time now) const {
   const auto found = heard_.find(id);
@@ -146,7 +147,7 @@ bool NodeStateMachine::is_silent(const std::string& id, Time now) const {
       now - found->second.at > options_.node_timeout;
 }
 
-// The first node that is heard says which others are silent.
+// The first node that responds reports which others are silent.
 void NodeStateMachine::report_silence(Time now) {
   const auto& nodes = log_.nodes;
   const auto first =
@@ -166,7 +167,7 @@ void NodeStateMachine::report_silence(Time now) {
   }
 }
 
-// Enough to know whether a node before this one is heard.
+// Watches enough nodes to know whether one before this one responds.
 void NodeStateMachine::choose_watched(Time now) {
   const bool is_leader = log_.leader() == self_.id;
   int heard = 0;
@@ -179,7 +180,7 @@ void NodeStateMachine::choose_watched(Time now) {
   }
 }
 
-// Decides for all, once it has read all that it said itself.
+// Decides for all nodes, once it has read all its own entries.
 void NodeStateMachine::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
     return;
@@ -191,7 +192,7 @@ void NodeStateMachine::lead(Time now) {
   }
 }
 
-// The nodes of the next plan. One that asks for a taken place waits for it.
+// The nodes of the next plan. A node that asks for a taken place waits for it.
 std::vector<NodeInfo> NodeStateMachine::candidates() const {
   std::set<int> taken;
   std::vector<NodeInfo> found;
@@ -208,7 +209,7 @@ std::vector<NodeInfo> NodeStateMachine::candidates() const {
   return found;
 }
 
-// Whether the job has room for nodes that come after its start.
+// Whether the job accepts nodes after its start.
 bool NodeStateMachine::takes_others() const {
   return self_.max_restarts > 0 || options_.least < options_.most;
 }
@@ -245,7 +246,7 @@ void NodeStateMachine::post_plan(std::vector<NodeInfo> nodes) {
   entry.epoch = entry.plan.epoch;
 }
 
-// Makes room for nodes that came while the ranks run. Several that come
+// Makes room for nodes that joined while the ranks run. Several that join
 // together cost one restart.
 void NodeStateMachine::re_rendezvous(Time now) {
   const Plan& plan = log_.plan;

@@ -17,7 +17,7 @@ namespace {
 
 using Event = SharedLog::Event;
 
-// As much as the kernel allows; it cuts what is above.
+// The kernel reduces this size to its limit.
 constexpr int kChannelBuffer = 1 << 20;
 
 void enlarge_buffer(int socket) {
@@ -62,8 +62,8 @@ std::optional<std::string> receive_message(int channel, int flags) {
           ? message
           : "";
     }
-    // ECONNRESET: the other side has gone and left something unread. Once said,
-    // what it sent before can be read.
+    // ECONNRESET: the other side has ended and left messages unread. After this
+    // error, its earlier messages can be read.
     if (errno != EINTR && errno != ECONNRESET) {
       return errno == EAGAIN ? std::nullopt : std::optional<std::string>("");
     }
@@ -92,7 +92,7 @@ SharedLog::SharedLog(const std::string& program, const HelperOptions& options) {
 }
 
 SharedLog::~SharedLog() {
-  // A helper that has ended may be reaped and its pid another's by now; its end
+  // A helper that has ended may have been reaped, and its pid reused. Its end
   // of the channel was closed before that.
   pollfd channel{channel_.get(), 0, 0};
   if (!left_ && poll(&channel, 1, 0) == 0) {
@@ -159,7 +159,7 @@ void SharedLog::send_waiting() {
         (errno == EAGAIN || errno == ENOBUFS)) {
       return;
     }
-    waiting_.pop_front(); // sent, or there is nobody to take it
+    waiting_.pop_front(); // sent, or the helper has ended
   }
 }
 

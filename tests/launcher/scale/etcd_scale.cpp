@@ -1,5 +1,4 @@
-// How long a start of so many nodes takes that meet in an etcd, and how many
-// requests.
+// Measures the time and the requests of a start of many nodes over an etcd.
 // Run: etcd_scale NODES HOST PORT
 #define main helper_main
 #include <launcher/etcd/main.cpp> // NOLINT(bugprone-suspicious-include)

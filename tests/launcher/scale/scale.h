@@ -31,8 +31,8 @@ using Count = std::atomic<int64_t>;
 
 constexpr std::chrono::seconds kBeatTime{1};
 
-/// The most requests of each node: some for itself, blocks of entries, which
-/// the more nodes there are come the more rarely, and beats.
+/// The maximum number of requests of each node: some of its own, blocks of
+/// entries, which are rarer with more nodes, and beats.
 inline double most_requests(size_t nodes, std::chrono::duration<double> time) {
   const double a_second = 4000. / static_cast<double>(nodes) + 3;
   return std::min(1000., 40 + time.count() * a_second);
@@ -50,7 +50,8 @@ inline Count& requests() {
   return *count;
 }
 
-/// What all nodes have read: each of them the same, parsed once.
+/// The entries that all nodes have read, which are the same for each, and are
+/// parsed once.
 class SharedEntries {
  public:
   const Entry& take(size_t place, const std::string& text) {
@@ -82,8 +83,8 @@ class SharedEntries {
   std::vector<std::string> texts_;
 };
 
-/// A node: its engine and its state machine. Most of many have no state
-/// machine, and do what one would in a start without faults.
+/// A node: its engine and its state machine. In a large job, most nodes have no
+/// state machine, and act as one would in a start without faults.
 class ScaleNode {
  public:
   ScaleNode(
@@ -197,7 +198,7 @@ class ScaleNode {
   std::set<std::string> first_; // nodes
 };
 
-/// Threads with small stacks, and as many files as this process may have.
+/// Sets small stacks for threads, and the maximum number of open files.
 inline void allow_many() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -209,7 +210,7 @@ inline void allow_many() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/// Starts a job of so many nodes, and prints a row of docs/launching.md.
+/// Starts a job of `count` nodes, and prints a row of docs/launching.md.
 template <typename MakeEngine>
 class ScaleJob {
  public:

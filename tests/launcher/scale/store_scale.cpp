@@ -1,5 +1,4 @@
-// How long a start of so many nodes takes that meet in a TCPStore, and how many
-// requests.
+// Measures the time and the requests of a start of many nodes over a TCPStore.
 // Run: store_scale NODES
 #define main helper_main
 #include <launcher/store/main.cpp> // NOLINT(bugprone-suspicious-include)
@@ -26,7 +25,7 @@ int main(int, char** argv) {
   ddp::Listener listener = ddp::listen_on("127.0.0.1", 0);
   const ddp::SocketAddress served = ddp::own_address(listener.socket.get());
   ddp::Pipe pipe = ddp::make_pipe();
-  if (fork() == 0) { // a process of its own, as ddprun-store is
+  if (fork() == 0) { // a separate process, like ddprun-store
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     ddp::TcpLog log;
     log.serve(listener.socket.get());

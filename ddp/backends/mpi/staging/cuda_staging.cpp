@@ -16,7 +16,7 @@
 namespace ddp::backends::mpi {
 namespace {
 
-/// Whether messages may come from and go to a GPU's memory.
+/// Whether MPI can send and receive GPU memory.
 bool cuda_aware() {
 #ifdef MPIX_CUDA_AWARE_SUPPORT
   static const bool aware = MPIX_Query_cuda_support() == 1;
@@ -82,7 +82,8 @@ at::Tensor Staging::input(const at::Tensor& tensor) {
 }
 
 at::Tensor Staging::output(const at::Tensor& tensor) {
-  // Copied to the host too: what MPI leaves as it is must stay so.
+  // Also copied to the host: elements that MPI does not write keep their
+  // values.
   auto host = input(tensor);
   if (!host.is_same(tensor)) {
     cuda_->outputs.push_back({host, tensor});

@@ -21,15 +21,15 @@ namespace {
 
 enum Failed : uint32_t { kNo, kWriting, kYes };
 
-/// Sleeps until `raise` is called, for at most `time`; not at all if the value
-/// is not `seen` any more.
+/// Sleeps until `raise` is called, for at most `time`; returns immediately if
+/// the value is no longer `seen`.
 void sleep_on(Counter& counter, uint32_t seen, std::chrono::nanoseconds time) {
   using std::chrono::seconds;
   const auto whole = std::chrono::duration_cast<seconds>(time);
   timespec limit{};
   limit.tv_sec = whole.count();
   limit.tv_nsec = (time - whole).count();
-  // In this order, and `raise` in the other: one of the two sees the other.
+  // `raise` uses the opposite order, so one of the two sees the other's write.
   counter.sleepers.fetch_add(1);
   if (counter.value.load() == seen) {
     syscall(SYS_futex, &counter.value, FUTEX_WAIT, seen, &limit, nullptr, 0);
@@ -37,7 +37,7 @@ void sleep_on(Counter& counter, uint32_t seen, std::chrono::nanoseconds time) {
   counter.sleepers.fetch_sub(1);
 }
 
-/// Adds one and wakes those who wait for it.
+/// Increments the counter, and wakes its waiters.
 void raise(Counter& counter) {
   counter.value.fetch_add(1);
   if (counter.sleepers.load() > 0) {
@@ -54,7 +54,7 @@ void relax() {
 #endif
 }
 
-/// Whether they speak of the same collective.
+/// Whether both describe the same collective.
 bool fit(const CallHeader& a, const CallHeader& b) {
   return a.type == b.type && a.dtype == b.dtype && a.reduction == b.reduction &&
       a.root == b.root && a.count == b.count;
@@ -119,7 +119,7 @@ void Context::finish_step() {
 }
 
 bool Context::has_finished(int rank) const {
-  // Numbers start again at 0 after 2^32 steps.
+  // The shared counter wraps around after 2^32 steps.
   const auto& steps = memory(rank).control().steps;
   const auto ahead = steps.value.load(std::memory_order_acquire) -
       static_cast<uint32_t>(step_);
@@ -174,7 +174,7 @@ void Context::check_alive() const {
     if (has_finished(rank) || !has_ended(rank)) {
       continue;
     }
-    check_failures(); // what it did before its end counts
+    check_failures(); // again, after the rank's end
     DDP_CHECK_WITH(DistBackendError, has_finished(rank), describe_end(rank));
   }
 }

@@ -28,9 +28,9 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kSlotsBegin =
     (int64_t(sizeof(Control)) + kPage - 1) / kPage * kPage;
 constexpr int64_t kHeapBegin = kSlotsBegin + int64_t(kSlotBytes) * kSlots;
-// Smaller pieces keep their pages when they are given back.
+// Smaller pieces keep their pages when they are freed.
 constexpr int64_t kLargePiece = int64_t(4) << 20;
-// Of all ranks of a group together; a process has 128 TiB for all its groups.
+// The addresses of all ranks of a group; a process has 128 TiB for all groups.
 constexpr int64_t kAddresses = int64_t(4) << 40;
 
 int64_t size_of(int descriptor) {
@@ -39,9 +39,8 @@ int64_t size_of(int descriptor) {
   return status.st_size;
 }
 
-/// The machine's memory, or as much as a limit on the size of files allows,
-/// beyond which the kernel would end the process; less where many ranks take
-/// addresses.
+/// The size of the machine's memory; less if many ranks need addresses, or if a
+/// limit on file sizes is lower, at which the kernel would end the process.
 int64_t size_for(int64_t ranks) {
   const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   auto size = kHeapBegin + std::min(machine, kAddresses / ranks);
@@ -75,8 +74,8 @@ FileDescriptor make_memory(int64_t ranks) {
   return memory;
 }
 
-/// Gives a piece its pages; whether there were as many. Signals wait meanwhile:
-/// the kernel would give the pages back and begin anew for each of them.
+/// Allocates the pages of a piece; returns whether there were enough. Signals
+/// are blocked: for each, the kernel would free the pages and begin again.
 bool provide(int descriptor, int64_t offset, int64_t bytes) {
   sigset_t all;
   sigfillset(&all);
@@ -154,8 +153,8 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       size_,
       std::strerror(errno));
   begin_ = static_cast<char*>(begin);
-  madvise(begin_, size_, MADV_HUGEPAGE); // where the system allows them
-  madvise(begin_, size_, MADV_DONTDUMP); // a core would have all ranks' data
+  madvise(begin_, size_, MADV_HUGEPAGE); // if the system allows them
+  madvise(begin_, size_, MADV_DONTDUMP); // a core would hold all ranks' data
 }
 
 Mapping::~Mapping() {
@@ -182,7 +181,7 @@ Memory::Memory(int64_t ranks)
 
 void Memory::give_back(int64_t offset) {
   const auto bytes = heap_.length(offset);
-  if (bytes >= kLargePiece) { // the system gets its pages
+  if (bytes >= kLargePiece) { // returns its pages to the system
     fallocate(
         descriptor_.get(),
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

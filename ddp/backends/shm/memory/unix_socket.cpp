@@ -23,14 +23,14 @@ void check(bool worked, const char* call) {
       DistNetworkError, worked, "{}: {}", call, std::strerror(errno));
 }
 
-/// Calls `bind` or `connect` for a name.
+/// Calls `bind` or `connect` with a name.
 int call_for(
     int (*call)(int, const sockaddr*, socklen_t),
     const FileDescriptor& socket,
     const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // In the abstract namespace, whose names begin with a zero.
+  // Names in the abstract namespace begin with a zero byte.
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   return call(
       socket.get(),
@@ -39,7 +39,7 @@ int call_for(
           offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }
 
-/// A message as the kernel takes it.
+/// A message in the kernel's format.
 struct Envelope {
   explicit Envelope(Greeting& greeting) : content{&greeting, sizeof(greeting)} {
     header.msg_iov = &content;
