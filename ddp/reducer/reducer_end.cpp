@@ -55,7 +55,7 @@ void ReducerImpl::report_reduced_nothing() {
   }
   std::vector<std::string> names;
   for (const auto& parameter : parameters) {
-    names.push_back(parameter.name);
+    names.push_back(parameter.name());
   }
   const auto orphans = std::make_shared<Orphans>(names, backward.steps() > 0);
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -181,7 +181,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
           "{}the state is of different parameters: the gradient of {} is dense "
           "in the state, and sparse here",
           kLoad,
-          parameters[index].name);
+          parameters[index].name());
     }
   }
   if (state.toGenericDict().contains(kHook)) {

@@ -9,15 +9,8 @@
 namespace ddp::detail {
 namespace {
 
-/// A parameter's name; parameters of a list have numbers.
-std::string describe(const std::string& key) {
-  const bool is_number =
-      key.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? "parameter " + key : key;
-}
-
 std::string describe_place(const at::Tensor& tensor) {
-  return c10::str(detail::describe(tensor), " on ", tensor.device());
+  return c10::str(describe(tensor), " on ", tensor.device());
 }
 
 } // namespace
@@ -31,14 +24,19 @@ ParameterState::ParameterState(
       device(tensor.device()),
       sparse(is_sparse),
       sizes(tensor.sizes().vec()),
-      key(std::move(given_key)),
-      name(describe(key)) {}
+      key(std::move(given_key)) {}
+
+std::string ParameterState::name() const {
+  const bool is_number =
+      key.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "parameter " + key : key;
+}
 
 void ParameterState::check_fit(const at::Tensor& gradient) const {
   DDP_CHECK(
       gradient.is_sparse() == sparse,
       "the gradient of {}{}",
-      name,
+      name(),
       gradient.is_sparse() ? " is sparse: name the parameter in "
                              "ReducerOptions().sparse_parameters"
                            : " was expected to be sparse, but is not");
@@ -47,7 +45,7 @@ void ParameterState::check_fit(const at::Tensor& gradient) const {
       "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
       "its gradient {}: move or convert the module before constructing the "
       "Reducer",
-      name,
+      name(),
       dtype,
       c10::IntArrayRef(sizes),
       device,

@@ -23,6 +23,9 @@ struct ParameterState {
 
   ParameterState(at::Tensor parameter, std::string key, bool sparse);
 
+  /// The name for messages: a number as "parameter 3".
+  std::string name() const;
+
   /// Whether `now`, the tensor or its gradient, fits the original tensor.
   bool fits(const at::Tensor& now) const {
     return now.scalar_type() == dtype && now.device() == device &&
@@ -80,9 +83,8 @@ struct ParameterState {
   /// A sparse gradient in progress.
   c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
 
-  /// The name as given, and as text: "3" and "parameter 3".
+  /// The name as given; a number in a list.
   std::string key;
-  std::string name;
 
  private:
   static int64_t version_of(const at::Tensor& tensor) {

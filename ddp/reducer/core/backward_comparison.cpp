@@ -32,7 +32,7 @@ void BackwardComparison::compare(
     const std::vector<size_t>& indices) {
   std::string names = indices.empty() ? "nothing" : "";
   for (const size_t index : indices) {
-    names += (names.empty() ? "" : " ") + parameters[index].name;
+    names += (names.empty() ? "" : " ") + parameters[index].name();
   }
   step_ = step;
   if (store_) {

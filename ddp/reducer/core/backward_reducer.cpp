@@ -182,7 +182,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
       "inside backward (activation checkpointing) must reach a parameter "
       "equally often in each step; without static_graph, only a parameter that "
       "the first backward reached in this way may arrive again",
-      parameter.name,
+      parameter.name(),
       parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
     reduction_.mark_ready(index, gradient);

@@ -64,7 +64,7 @@ std::vector<size_t> UnusedParameters::find_unused(
         "the hook on {} was removed, so its gradients are not averaged: "
         "construct the Reducer after any code that replaces "
         "post-accumulate-grad hooks",
-        parameter.name);
+        parameter.name());
     unused.push_back(i);
   }
   return unused;

@@ -44,7 +44,7 @@ void CaptureCheck::on_computed(const Reduction& reduction) {
   }
   std::string names;
   for (const size_t index : reduction.unused) {
-    names += (names.empty() ? "" : ", ") + parameters_[index].name;
+    names += (names.empty() ? "" : ", ") + parameters_[index].name();
   }
   DDP_THROW(
       Error,

@@ -52,7 +52,7 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
         "{} has no gradient, and no longer belongs to the Reducer's module: "
         "construct the Reducer after replacing layers, and a new one after "
         "each later replacement",
-        parameters_[index].name);
+        parameters_[index].name());
   }
 }
 

@@ -28,7 +28,7 @@ void StepCheck::on_own_gradient(
     const ParameterState& parameter,
     const at::Tensor& gradient) {
   if (finite_ && !is_finite(count_not_finite(dense_parts(gradient)[0]))) {
-    not_finite_.names.push_back(parameter.name);
+    not_finite_.names.push_back(parameter.name());
     not_finite_.tensors.push_back(gradient.detach().clone());
   }
 }
