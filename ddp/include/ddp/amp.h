@@ -33,7 +33,7 @@ struct GradScalerOptions {
   TORCH_ARG(bool, enabled) = true;
 };
 
-/// Keeps gradients of half precision from becoming zero: Python's
+/// Keeps half-precision gradients from becoming zero: Python's
 /// `torch.amp.GradScaler`, for LibTorch's optimizers, on the CPU and on CUDA.
 ///
 /// ```
@@ -70,11 +70,11 @@ class DDP_API GradScaler {
   /// Divides the gradients of the optimizer's parameters by the scale, in
   /// place, and checks them for infinity and NaN. `step` calls `unscale_` if
   /// needed. Collective if a group was passed. Throws `c10::ValueError` if a
-  /// gradient is of half precision.
+  /// gradient has half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Calls the optimizer's `step`, unless a gradient is infinite or NaN, and
-  /// returns whether it did so. Waits for a GPU. Takes no closure, since each
+  /// returns whether it stepped. Waits for a GPU. Takes no closure, since each
   /// call would need another unscaling. Collective if a group was passed.
   bool step(torch::optim::Optimizer& optimizer);
 
@@ -134,7 +134,7 @@ class DDP_API GradScaler {
 /// Parameters and their gradients stay in single precision. Guards nest.
 class DDP_API AutocastGuard {
  public:
-  /// Throws `c10::ValueError` for another `dtype`.
+  /// Throws `c10::ValueError` for any other `dtype`.
   [[nodiscard]] AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;

@@ -24,7 +24,7 @@ struct DDP_API GradBucket {
   size_t index = 0;
   /// Whether this is the last bucket of the backward.
   bool is_last = false;
-  /// The number of backwards that the Reducer has reduced before this one.
+  /// The number of backward passes that the Reducer reduced before this one.
   int64_t iteration = 0;
   /// This rank's gradients back to back, in one dimension; zeros for parameters
   /// without a gradient on this rank.
@@ -34,27 +34,28 @@ struct DDP_API GradBucket {
   /// The parameters, in the same order.
   std::vector<at::Tensor> parameters;
 
-  /// A copy of this bucket with another buffer, of equally many elements; its
-  /// dtype may differ.
+  /// A copy of this bucket with the buffer `other`, of equally many elements;
+  /// the dtype may differ.
   GradBucket with_buffer(const at::Tensor& other) const;
 };
 
-/// Reduces a bucket over ranks: the extension point for compression. One object
-/// serves one Reducer, which calls it for each bucket in turn, from the threads
-/// that run backward. A second Reducer is refused until the first is destroyed.
+/// Reduces a bucket across ranks: the extension point for compression. One
+/// object serves one Reducer, which calls it for each bucket in turn, from
+/// backward's threads. A second Reducer is rejected until the first is
+/// destroyed.
 class DDP_API CommHook {
  public:
   CommHook() = default;
-  /// A copy serves no Reducer yet.
+  /// A copy has no Reducer.
   CommHook(const CommHook& /*other*/) {}
-  /// Changes nothing: the hook still serves the same Reducer.
+  /// Changes nothing: the hook keeps its Reducer.
   CommHook& operator=(const CommHook& /*other*/) {
     return *this;
   }
   virtual ~CommHook() = default;
 
-  /// The hook and its options in one line; by default the name of its class. A
-  /// Reducer's construction compares the line over ranks.
+  /// The hook and its options in one line; by default its class name. A
+  /// Reducer's construction compares the line across ranks.
   virtual std::string describe() const;
 
   /// Whether the hook needs gradients divided by the number of ranks in
@@ -64,7 +65,7 @@ class DDP_API CommHook {
   }
 
   /// Whether all ranks get the same gradients, so that their parameters remain
-  /// equal. `check_divergence_every` needs a hook of which this is true.
+  /// equal. `check_divergence_every` requires `true`.
   virtual bool keeps_ranks_equal() const {
     return true;
   }
@@ -81,20 +82,20 @@ class DDP_API CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
 
-  /// The state for a resumed run that is equal on all ranks; none by default. A
-  /// part of `Reducer::state_dict`. Call it between backwards. Not collective.
+  /// The hook's state that is equal on all ranks; none by default. Part of
+  /// `Reducer::state_dict`. Call it between backward passes. Not collective.
   virtual c10::IValue state_dict() const;
 
   /// Resumes from the result of `state_dict`. Throws `c10::ValueError` for any
   /// other value; then nothing has changed. Not collective.
   virtual void load_state_dict(const c10::IValue& state);
 
-  /// The state that differs between ranks: a part of
+  /// The hook's state that differs between ranks: part of
   /// `Reducer::rank_state_dict`. A hook must return a state either always or
   /// never.
   virtual c10::IValue rank_state_dict() const;
   /// Loads the result of `rank_state_dict` on this rank. Throws `c10::Error`
-  /// for another value. Not collective.
+  /// for any other value. Not collective.
   virtual void load_rank_state_dict(const c10::IValue& state);
 
  private:

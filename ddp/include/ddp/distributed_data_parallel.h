@@ -31,16 +31,16 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
-  /// Collective if it first gives every rank rank 0's buffers, as
-  /// `ReducerOptions().buffer_sync` selects. By default, as in Python, this
-  /// concerns the first forward, and each forward after one with gradients. A
-  /// forward under `NoGradGuard` is therefore collective if it is the first
-  /// after a training step; later ones are not. Ranks that evaluate alone call
+  /// Collective if it first broadcasts rank 0's buffers, as
+  /// `ReducerOptions().buffer_sync` selects: by default, as in Python, in the
+  /// first forward and in each forward after one with gradients. A forward
+  /// under `NoGradGuard` is therefore collective if it is the first after a
+  /// training step; later ones are not. Ranks that evaluate alone call
   /// `module()` or set `BufferSync::kTrainingForward`.
   ///
   /// If all parameters are on the group's device, the call moves tensors inside
-  /// the arguments (see `visit_tensors`) there. A copy, which lives until
-  /// forward returns, replaces an argument that has tensors elsewhere. Other
+  /// the arguments (see `visit_tensors`) there. An argument with tensors
+  /// elsewhere is replaced by a copy, which lives until forward returns. Other
   /// arguments are passed unchanged. Throws `c10::ValueError` if an argument
   /// cannot be copied, or remains on a device without the module.
   template <typename... Arguments>

@@ -27,11 +27,11 @@ namespace ddp {
 ///       }
 ///     }
 ///
-/// Any ranks may get the signal, at any time (ddprun forwards SIGTERM to all, a
-/// batch system may send it to one). If it is repeated within 2 s, as by a
-/// batch system and a launcher, it counts once. Later the signal has its former
+/// Any rank may get the signal, at any time (ddprun forwards SIGTERM to all, a
+/// batch system may send it to one). A repetition within 2 s, as by a batch
+/// system and a launcher, has no effect. Later the signal has its former
 /// effect: by default it ends the process, for instance one that hangs or saves
-/// for too long. SIGINT does not change unless it is among `signals`. Not
+/// for too long. SIGINT is unaffected unless it is among `signals`. Not
 /// thread-safe.
 class DDP_API StopSignal {
  public:
@@ -46,7 +46,7 @@ class DDP_API StopSignal {
   /// Restores the former handlers. Not collective.
   ~StopSignal();
 
-  /// Whether to stop, equal on all ranks; once true it stays true.
+  /// Whether to stop, equal on all ranks; once true, it stays true.
   ///
   /// Call it once in each step. It starts an exchange with the other ranks, in
   /// the host's memory even if the group has GPUs, and returns the result of
@@ -88,12 +88,12 @@ class DDP_API ElasticRun {
   /// Restores the parts of `state`, which must live until the function returns,
   /// to the state before the job's nodes changed. The rank with the most steps,
   /// or the lowest of several, sends its copy to all. Returns false if no rank
-  /// has one, as in a new job; the program may then load a checkpoint. From now
-  /// on `step` keeps copies of this state. State that differs between ranks
-  /// (random states) does not change; a warning says so.
+  /// has a copy, as in a new job; the program may then load a checkpoint. From
+  /// now on `step` keeps copies of this state. State that differs between ranks
+  /// (random states) does not change; a warning reports it.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
-  /// and `c10::ValueError` for a part that is sharded over ranks
+  /// and `c10::ValueError` for a part that is sharded across ranks
   /// (`ZeroRedundancyOptimizer`): each copy would have only a shard.
   bool sync(const TrainingState& state);
 
@@ -131,9 +131,9 @@ class DDP_API ElasticRun {
 ///
 /// Each call of `train` creates its objects again; `sync` resumes the job. If a
 /// node joins, all ranks leave `train` at the same `step`, and nothing is lost.
-/// If a node is lost, collectives of the others throw, and the job resumes from
-/// the last copy that `step` kept. Later steps are repeated: each sample counts
-/// once in the state.
+/// If a node is lost, collectives of the other nodes throw, and the job resumes
+/// from the last copy that `step` kept. Later steps are repeated: each sample
+/// counts once in the state.
 ///
 /// `train` must not catch exceptions of collectives, or keep a group. An
 /// exception with another cause ends the job's attempt as usual. Once `train`

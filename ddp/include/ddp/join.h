@@ -93,7 +93,7 @@ struct JoinOptions {
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
 
   /// Whether all ranks throw `EarlyTermination` as soon as one has no inputs,
-  /// for programs with collectives that such ranks cannot match. A wrapper
+  /// for programs with collectives that this rank cannot match. A wrapper
   /// throws before its forward, an attached Reducer when backward begins.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
@@ -111,21 +111,21 @@ struct JoinOptions {
 ///         ... forward, backward and step as usual } }
 ///
 /// Gradients of ranks without inputs count as zero. These ranks get the means
-/// of the others, and `Reducer::step_in_backward` steps with them. In the end
+/// of the others, and `Reducer::step_in_backward` steps with them. At the end
 /// all ranks have the parameters and buffers of the rank that had inputs
 /// longest, the highest if there are several. A rank's optimizer keeps the
 /// state of its last step, unless it steps in backward or is a
 /// `ZeroRedundancyOptimizer`.
 ///
-/// Exceptions leave the scope unchanged, as without a `Join`.
+/// Exceptions propagate unchanged, as without a `Join`.
 class DDP_API Join {
  public:
   /// The objects that take part.
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
   /// Over `group`, ranks report whether they have inputs: 8 bytes for each rank
-  /// and call. Only the joinables may use this group meanwhile. All ranks pass
-  /// the same joinables in the same order. Not collective. Throws
+  /// and call. Until `finish`, only the joinables may use this group. All ranks
+  /// pass the same joinables in the same order. Not collective. Throws
   /// `c10::ValueError` if the list is empty, an object appears twice or already
   /// has a `Join`, or another `Join` lives on the group or on a duplicate
   /// (deadlock).
@@ -138,8 +138,8 @@ class DDP_API Join {
   ~Join() noexcept(false);
 
   /// Declares that this rank has no more inputs, and runs main hooks until no
-  /// rank has any. Throws as collectives do, and `EarlyTermination` if a rank
-  /// has inputs and `throw_on_early_termination` is set. Collective.
+  /// rank has inputs. Throws as collectives do, and `EarlyTermination` if a
+  /// rank has inputs and `throw_on_early_termination` is set. Collective.
   void finish();
 
  private:

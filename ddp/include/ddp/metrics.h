@@ -31,7 +31,7 @@ void print(const ProcessGroup& group, const Values&... values) {
 
 /// Reports progress of this rank to ddprun, for --hang-timeout. Collectives and
 /// a Reducer's steps report it automatically. Call it if a rank runs long
-/// without them: after each replay of a CUDA graph, or regularly in an
+/// without either: after each replay of a CUDA graph, or regularly in an
 /// evaluation.
 ///
 /// A call takes a few nanoseconds, and has no effect without ddprun. Any thread

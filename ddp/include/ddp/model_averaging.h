@@ -16,8 +16,8 @@ class Optimizer;
 
 namespace ddp {
 
-/// Averages parameters over ranks in some steps, for training that does not
-/// average gradients over all ranks in each step (`PostLocalSGDHook`):
+/// Averages parameters across ranks in some steps, for training that does not
+/// average gradients across all ranks in each step (`PostLocalSGDHook`):
 ///
 /// ```
 /// loss.backward();
@@ -26,8 +26,8 @@ namespace ddp {
 /// ```
 ///
 /// Each rank divides before the sum, as in Python, so results over gloo are
-/// equal bit for bit. Python's PostLocalSGDOptimizer keeps the step in
-/// checkpoints; use `TrainingState::add("averager", averager)` instead.
+/// bit-identical. Python's PostLocalSGDOptimizer keeps the step in checkpoints;
+/// use `TrainingState::add("averager", averager)` instead.
 class DDP_API ModelAverager {
  public:
   virtual ~ModelAverager() = default;
@@ -47,7 +47,7 @@ class DDP_API ModelAverager {
 
   /// The number of steps; equal on all ranks. Not collective.
   c10::IValue state_dict() const;
-  /// Loads the result of `state_dict`. Throws `c10::ValueError` for another
+  /// Loads the result of `state_dict`. Throws `c10::ValueError` for any other
   /// value. Not collective.
   void load_state_dict(const c10::IValue& state);
 

@@ -17,9 +17,9 @@ namespace ddp {
 
 /// Tensors with their names for messages, in the same order on all ranks.
 struct DDP_API NamedTensors {
-  /// Adds one tensor.
+  /// Appends one tensor.
   void append(const std::string& name, const at::Tensor& tensor);
-  void append(const NamedTensors& others); ///< Adds all its tensors.
+  void append(const NamedTensors& others); ///< Appends `others`.
 
   std::vector<std::string> names; ///< As many as `tensors`.
   std::vector<at::Tensor> tensors; ///< As many as `names`.
@@ -35,8 +35,8 @@ DDP_API NamedTensors unique_buffers(const torch::nn::Module& module);
 /// The module's parameters, including frozen ones, and then its buffers.
 DDP_API NamedTensors unique_state(const torch::nn::Module& module);
 
-/// Gives every rank `root`'s values, in place; many small tensors share a few
-/// large messages. Shapes and dtypes must agree over ranks. Autograd does not
+/// Broadcasts `root`'s values, in place; many small tensors share a few large
+/// messages. Shapes and dtypes must agree across ranks. Autograd does not
 /// record the change, so a backward of an earlier forward still works.
 /// Collective.
 DDP_API void broadcast_tensors(
@@ -44,13 +44,13 @@ DDP_API void broadcast_tensors(
     const ProcessGroup& group,
     int64_t root = 0);
 
-/// Gives every rank rank 0's buffers: the running statistics of batch-norm,
-/// before evaluating or saving. Collective.
+/// Broadcasts rank 0's buffers: the running statistics of batch-norm, before
+/// evaluating or saving. Collective.
 DDP_API void broadcast_buffers(
     torch::nn::Module& module,
     const ProcessGroup& group);
 
-/// Gives every rank rank 0's parameters, including frozen ones, and buffers.
+/// Broadcasts rank 0's parameters, including frozen ones, and buffers.
 /// Collective.
 DDP_API void broadcast_module_state(
     torch::nn::Module& module,
@@ -88,12 +88,12 @@ DDP_API void verify_same_parameters(
 /// undefined tensor. Strides are ignored; a sparse tensor is compared in its
 /// coalesced form.
 ///
-/// Throws `c10::ValueError` with the same text on every rank. It begins with
-/// `what`, a noun such as "gradients", and names the first tensor that differs,
-/// the ranks that differ from the majority, and a few more tensors that differ.
-/// If sets of equal ranks are equally large, the set with the lowest rank
-/// counts as the majority. If the ranks' lists have different names or lengths,
-/// the text names the first difference.
+/// Throws `c10::ValueError` with the same text on every rank. The text begins
+/// with `what`, a noun such as "gradients", and names the first tensor that
+/// differs, the ranks that differ from the majority, and a few more tensors
+/// that differ. If sets of equal ranks are equally large, the set with the
+/// lowest rank counts as the majority. If the ranks' lists have different names
+/// or lengths, the text names the first difference.
 ///
 /// Collective. Each rank reads its tensors once, on one core, and copies
 /// tensors of a GPU one by one to the CPU. Gathers 8 bytes per rank if all are
@@ -110,14 +110,14 @@ DDP_API void verify_finite(
     const ProcessGroup& group,
     const VerificationOptions& options = {});
 
-/// Checks that no rank has a NaN or an infinity in its tensors. They may be of
-/// any dtype, sparse or on a GPU; integers and undefined tensors are finite.
-/// The lists of the ranks may differ.
+/// Checks that no rank has a NaN or an infinity in its tensors. Tensors may be
+/// of any dtype, sparse or on a GPU; integers and undefined tensors are finite.
+/// Ranks' lists may differ.
 ///
-/// Throws `c10::ValueError` with the same text on every rank. It begins with
-/// `what`, a noun such as "gradients", and contains the ranks and, for a few
-/// tensors, the numbers of NaN and infinite elements (a complex element may be
-/// both).
+/// Throws `c10::ValueError` with the same text on every rank. The text begins
+/// with `what`, a noun such as "gradients", and contains the ranks and, for a
+/// few tensors, the numbers of NaN and infinite elements (a complex element may
+/// be both).
 ///
 /// Collective. Each rank reads its tensors once, in place, without memory of
 /// their size (except for sparse, float8 and non-contiguous ones), and waits

@@ -18,7 +18,7 @@ namespace ddp {
 class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
-  /// Updates the parameters. Returns what `closure` returns.
+  /// Updates the parameters. Returns the result of `closure`.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -28,7 +28,7 @@ class DDP_API Adam : public torch::optim::Adam {
 class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
-  /// Updates the parameters. Returns what `closure` returns.
+  /// Updates the parameters. Returns the result of `closure`.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -38,14 +38,14 @@ class DDP_API AdamW : public torch::optim::AdamW {
 /// Options and state are LibTorch's, so schedulers and checkpoints work. The
 /// kernels, and thus the bits, are those of Python's
 /// `torch.optim.SGD(fused=True)`; results differ from LibTorch's in the last
-/// bit. A gradient or momentum with another memory layout than its parameter is
-/// copied in each step. `step` throws `c10::Error` for sparse gradients and
+/// bit. A gradient or momentum whose memory layout differs from the parameter's
+/// is copied each step. `step` throws `c10::Error` for sparse gradients and
 /// complex parameters, and if the first step with momentum is captured in a
 /// CUDA graph.
 class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
-  /// Updates the parameters. Returns what `closure` returns.
+  /// Updates the parameters. Returns the result of `closure`.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -54,7 +54,7 @@ class DDP_API FusedSGD : public torch::optim::SGD {
 class DDP_API FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
-  /// Updates the parameters. Returns what `closure` returns.
+  /// Updates the parameters. Returns the result of `closure`.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -62,7 +62,7 @@ class DDP_API FusedAdam : public torch::optim::Adam {
 class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
-  /// Updates the parameters. Returns what `closure` returns.
+  /// Updates the parameters. Returns the result of `closure`.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -72,20 +72,20 @@ class DDP_API FusedAdamW : public torch::optim::AdamW {
 ///     {"state": {0: {"exp_avg": tensor, ...}, ...},
 ///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
 ///
-/// Dictionaries keep the order of insertion. Parameters are numbered across all
+/// Dictionaries keep insertion order. Parameters are numbered across all
 /// groups; those that were never updated have no state. The result shares the
 /// optimizer's tensors. Supports torch::optim::SGD, Adam, AdamW, RMSprop,
 /// Adagrad and LBFGS; throws `c10::NotImplementedError` for others. Not
 /// collective.
 DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 
-/// Puts `optimizer` into a state that `optimizer_state`, or Python's
-/// `state_dict()`, returned: values and options, such as the learning rate.
+/// Loads into `optimizer` a state from `optimizer_state` or Python's
+/// `state_dict()`: values and options, such as the learning rate.
 ///
-/// Tensors are copied to their parameters' dtype and device. Options that only
-/// Python's optimizers have (`foreach`, `fused`, ...) are ignored, except those
-/// that change the result (`maximize`). Throws `c10::ValueError` if such an
-/// option is on, if groups, numbers of parameters or shapes differ, or if an
+/// Tensors are converted to their parameters' dtype and device. Options that
+/// only Python's optimizers have (`foreach`, `fused`, ...) are ignored, except
+/// those that change the result (`maximize`). Throws `c10::ValueError` if such
+/// an option is on, if groups, numbers of parameters or shapes differ, or if an
 /// entry is missing; the optimizer then has not changed. Not collective.
 DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,

@@ -11,7 +11,7 @@
 
 namespace ddp {
 
-/// As the destination of a result: every rank gets it.
+/// A destination: every rank gets the result.
 inline constexpr int64_t kAllRanks = -1;
 
 /// Returns this rank's share of `root`'s tensor.
@@ -87,20 +87,20 @@ DDP_API at::Tensor parallel_forward(
 ///     auto output = ddp::parallel_forward(net, input, group);
 ///
 /// `net` is a module, a `shared_ptr` to one, a module holder, or a callable
-/// that takes a tensor. It takes shape [n, ...] and returns a tensor of shape
-/// [m, ...]. For a `DistributedDataParallel`, the wrapped module runs. The
-/// ranks' modules must have equal parameters and buffers
+/// that takes a tensor. `net` takes shape [n, ...] and returns a tensor of
+/// shape [m, ...]. For a `DistributedDataParallel`, the wrapped module runs.
+/// The ranks' modules must have equal parameters and buffers
 /// (`broadcast_module_state`, `broadcast_buffers`) and be in the same mode,
 /// usually `eval()`; the call does not change them. `scatter` describes `input`
 /// and its split, `gather` the result. If `input` has no rows, `net` runs on
 /// rank 0 only.
 ///
-/// Collective. If a rank finds an error, all throw it, with that rank's number,
-/// and the group can still be used. They throw `c10::ValueError` as `scatter`
-/// and `gather` do, if the input is not on the group's device and may not be
-/// moved, or if all parameters of a module are on another device. If a forward
-/// throws, they throw `c10::Error` with the beginning of its message, after all
-/// ranks have run their forward.
+/// Collective. If a rank finds an error, all ranks throw it, with that rank's
+/// number, and the group can still be used. Ranks throw `c10::ValueError` as
+/// `scatter` and `gather` do, if the input is not on the group's device and may
+/// not be moved, or if all parameters of a module are on another device. If a
+/// forward throws, all ranks throw `c10::Error` with the beginning of its
+/// message, after each has run its forward.
 ///
 /// Source: torch.nn.DataParallel's forward.
 template <typename Net>

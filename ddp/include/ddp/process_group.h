@@ -34,16 +34,16 @@ struct ProcessGroupImpl;
 /// Tensors may be on the CPU or, with the backend nccl, on this rank's GPU.
 ///
 /// A collective throws `c10::Error` with this rank, the operation and the
-/// reason. If a peer is gone or failed, it throws within seconds, with any
-/// message of the peer; otherwise at the timeout, with the missing ranks. On a
-/// GPU the next use throws. The group and its duplicates cannot be used again.
+/// reason: within seconds if a peer is gone or failed, with any message of the
+/// peer; otherwise at the timeout, with the missing ranks. On a GPU the next
+/// use throws. The group and its duplicates cannot be used again.
 class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.
   ProcessGroup();
 
   /// Wraps an existing group of the program. Compares the ranks' hosts to find
-  /// its host layout. Collective.
+  /// the host layout. Collective.
   static ProcessGroup from_c10d(
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));
@@ -52,8 +52,8 @@ class DDP_API ProcessGroup {
   /// they exchange addresses. The backend is "mpi" unless options or
   /// DDP_BACKEND name another. MPI must be initialised. `comm` is duplicated;
   /// the program still frees it. Collective over `comm`. Throws
-  /// `c10::ValueError` if ddp was built with another MPI, `c10::Error` if built
-  /// without MPI, and as `init_process_group` does.
+  /// `c10::ValueError` if ddp was built with a different MPI, `c10::Error` if
+  /// built without MPI, and as `init_process_group` does.
   template <typename Communicator>
   static ProcessGroup from_mpi(
       Communicator comm,
@@ -82,7 +82,7 @@ class DDP_API ProcessGroup {
   c10::intrusive_ptr<c10d::Store> store() const;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const; ///< LibTorch's group.
 
-  /// Replaces `tensor` (any shape) on every rank by the reduction over ranks.
+  /// Replaces `tensor` (any shape) on every rank by the reduction across ranks.
   /// Collective. Throws `c10::ValueError` for `kMean` of integers.
   void all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
@@ -140,10 +140,10 @@ class DDP_API ProcessGroup {
 };
 
 /// Forms the group of the processes that ddprun, torchrun, mpirun or srun
-/// started, or that RANK and WORLD_SIZE name, otherwise a group of one. Call it
-/// once per process. Collective; at the timeout every rank that arrived throws
-/// `c10::Error` with the missing ranks. Throws `c10::ValueError` if options and
-/// environment are invalid or contradict each other.
+/// started, or that RANK and WORLD_SIZE describe, otherwise a group of one.
+/// Call it once per process. Collective; at the timeout every rank that arrived
+/// throws `c10::Error` with the missing ranks. Throws `c10::ValueError` if
+/// options and environment are invalid or contradict each other.
 [[nodiscard]] DDP_API ProcessGroup
 init_process_group(const ProcessGroupOptions& options = {});
 

@@ -68,20 +68,20 @@ struct ProcessGroupOptions {
   /// two ranks on one GPU are then an error.
   TORCH_ARG(std::optional<bool>, share_gpus);
 
-  /// Whether ranks compare gradients in the first two backwards, and parameters
-  /// in the group's first three checkpoints and at the end of a Reducer. They
-  /// warn if all gradients are equal or parameters differ. Must be the same on
-  /// all ranks. Each comparison costs one pass over the tensors. Environment:
-  /// DDP_CHECK_REPLICAS (0 or 1). Default: yes.
+  /// Whether ranks compare gradients in the first two backward passes, and
+  /// parameters in the group's first three checkpoints and at the end of a
+  /// Reducer. Ranks warn if all gradients are equal or parameters differ. Must
+  /// be the same on all ranks. Each comparison costs one pass over the tensors.
+  /// Environment: DDP_CHECK_REPLICAS (0 or 1). Default: yes.
   TORCH_ARG(std::optional<bool>, check_replicas);
 
   /// Whether an uncaught exception is reported to the other ranks, whose waits
-  /// then throw with its message. It is also written to the file that
-  /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report, as is
-  /// the stack of a crash by a signal. `init_process_group` installs a handler
-  /// in front of `std::terminate`'s. If the variable is set, the function also
-  /// installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, unless
-  /// others are installed.
+  /// then throw with its message. The exception is also written to the file
+  /// that TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report, as
+  /// is the stack of a crash by a signal. `init_process_group` installs a
+  /// handler in front of `std::terminate`'s. If the variable is set, the
+  /// function also installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and
+  /// SIGABRT, unless others are installed.
   TORCH_ARG(bool, report_uncaught) = true;
 };
 

@@ -33,10 +33,10 @@ DDP_API uint64_t rank_seed(uint64_t seed, int64_t epoch, int64_t rank);
 
 /// Seeds LibTorch's generators with `rank_seed(seed, epoch, group.rank())`, and
 /// returns this seed. From then on the ranks draw different numbers, for
-/// dropout and augmentation. After `manual_seed` all ranks draw equal numbers,
-/// and nothing else in this library changes that. Call it after the weights are
-/// initialised, and again in each epoch, so that an epoch can be repeated
-/// alone. Not collective.
+/// dropout and augmentation. After `manual_seed` all ranks draw equal numbers;
+/// no other function of this library makes them differ. Call it after the
+/// weights are initialised, and again in each epoch, so that each epoch can be
+/// repeated alone. Not collective.
 DDP_API uint64_t
 seed_rank_streams(uint64_t seed, int64_t epoch, const ProcessGroup& group);
 
@@ -83,12 +83,12 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
   generator = read;
 }
 
-/// Makes LibTorch compute the same bits in each run, or throw if it has no
-/// deterministic algorithm. Sets `torch.use_deterministic_algorithms(True)`,
+/// Makes LibTorch compute bit-identical results in each run, or throw if it has
+/// no deterministic algorithm. Sets `torch.use_deterministic_algorithms(True)`,
 /// cuDNN's deterministic algorithms without benchmarking, and the workspace
 /// that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is set). Call
 /// it before CUDA is used, on all ranks; not collective. With `deterministic`
-/// false, turns the first two off again.
+/// false, turns the first two off.
 DDP_API void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

@@ -20,21 +20,21 @@ namespace ddp {
 
 struct ReducerImpl;
 
-/// Averages gradients over ranks during `backward()`.
+/// Averages gradients across ranks during `backward()`.
 ///
 /// Attach a Reducer to a module or a list of parameters; the training loop does
-/// not change. After `backward()`, each `grad()` is the mean over ranks of the
-/// computed gradients. Each backward outside `no_sync` reduces, also over a
-/// retained graph or another output; ranks must run the same backwards.
+/// not change. After `backward()`, each `grad()` is the mean of the ranks'
+/// computed gradients. Each backward pass outside `no_sync` reduces, even over
+/// a retained graph or a different output; ranks must run the same passes.
 ///
 /// Ranks may use different parameters. If any rank has a new gradient since the
-/// last reduction, it is averaged with the others' (an earlier one, or zero).
-/// If no rank has one, the gradient does not change. A backward must reach at
-/// least one parameter, or `finish_backward()` must follow it.
+/// last reduction, ranks without one use their earlier gradient, or zero. If no
+/// rank has one, the gradient does not change. A backward must reach at least
+/// one parameter, or `finish_backward()` must follow it.
 ///
 /// Attach it after the module was moved to its device and dtype: if the module
 /// is converted later, the next backward throws. Parameters may be frozen and
-/// unfrozen between backwards, equally on all ranks. After a backward the
+/// unfrozen between backward passes, equally on all ranks. After a backward the
 /// gradients are slices of the buckets. Optimizers, clipping and `zero_grad()`
 /// work as usual. Clone a gradient that must outlive the next backward.
 ///
@@ -85,13 +85,13 @@ class DDP_API Reducer {
   [[nodiscard]] Join join(const JoinOptions& options = {});
   Joinable& joinable(); ///< To share a `Join`; see `join`.
 
-  /// From now on each backward that reduces ends with the optimizer's step,
-  /// with the same bits. A bucket's parameters are stepped as soon as it is
+  /// Makes each later backward that reduces end with the optimizer's step, with
+  /// bit-identical results. A bucket's parameters are stepped as soon as it is
   /// reduced, while other buckets are in flight. Omit `optimizer.step()`. The
   /// optimizer must outlive this Reducer and treat parameters separately:
   /// throws `c10::ValueError` for others, such as `LBFGS`. Excludes clipping by
-  /// the norm of all gradients and a second backward over the same graph. Works
-  /// in a group of one. Collective. Source:
+  /// the norm of all gradients, and a second backward over the same graph.
+  /// Works in a group of one. Collective. Source:
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
@@ -111,18 +111,18 @@ class DDP_API Reducer {
   /// Each bucket's indices into `parameters()`, in the order of reduction.
   std::vector<BucketIndices> buckets() const;
 
-  /// All parameters, also frozen ones, in the order of registration.
+  /// All parameters, including frozen ones, in registration order.
   std::vector<at::Tensor> parameters() const;
 
   /// The bucket layout, on which the bits of sums depend, and the communication
   /// hook's state. A run that resumes with it (`TrainingState::add`) sums
-  /// gradients like one that never stopped. Equal on all ranks. Call this and
-  /// the methods below between backwards. Not collective.
+  /// gradients like an uninterrupted run. Equal on all ranks. Call this and the
+  /// methods below between backward passes. Not collective.
   c10::IValue state_dict() const;
 
   /// Lays the buckets out immediately as in `state`, which all ranks must load.
   /// Bucket sizes and whether buckets are rebuilt come from this Reducer's
-  /// options. Throws `c10::Error`, with names, if `state` is of other
+  /// options. Throws `c10::Error`, with names, if `state` is for different
   /// parameters; then nothing has changed. Not collective.
   void load_state_dict(const c10::IValue& state);
 

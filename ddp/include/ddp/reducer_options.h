@@ -13,8 +13,8 @@
 
 namespace ddp {
 
-/// Selects the forwards before which `DistributedDataParallel` gives every rank
-/// rank 0's buffers. These forwards are collective.
+/// Selects the forwards before which `DistributedDataParallel` broadcasts rank
+/// 0's buffers. These forwards are collective.
 enum class BufferSync {
   /// As in Python: the first forward, and each after a forward with gradients
   /// (grad mode on, no `no_sync` guard). Thus an evaluation's first forward is
@@ -33,11 +33,11 @@ enum class BucketLayout {
   kPython,
   /// By measurement, on the CPU (elsewhere as `kPython`). From the times of
   /// gradients and reductions, the Reducer computes the buckets whose last
-  /// reduction ends earliest. It tries them for a few backwards, keeps them if
-  /// no rank's backward was slower, and decides after 16 backwards at most.
-  /// Since times vary, the last bits of sums may differ from Python's and
-  /// between runs; `Reducer::state_dict` saves the layout. Source: the model of
-  /// Shi, Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  /// reduction ends earliest. It tries them for a few backward passes, keeps
+  /// them if no rank's backward was slower, and decides after at most 16
+  /// backward passes. Since times vary, the last bits of sums may differ from
+  /// Python's and between runs; `Reducer::state_dict` saves the layout. Source:
+  /// the model of Shi, Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
   kMeasured,
 };
 
@@ -54,16 +54,16 @@ struct ReducerOptions {
   TORCH_ARG(std::optional<double>, first_bucket_cap_mb);
 
   /// Bucket sizes in the order of reduction, in MiB; the last one repeats.
-  /// Unless empty, the list replaces the two options above, also in the first
+  /// Unless empty, the list replaces the two options above, even in the first
   /// backward.
   TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
 
-  /// How gradients are assigned to buckets after the first backwards.
+  /// How gradients are assigned to buckets after the first backward passes.
   /// `kMeasured` starts from the sizes above.
   TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
-  /// Whether every rank gets rank 0's buffers (batch-norm's statistics): from
-  /// the wrapper before forwards, from an attached Reducer after backwards.
+  /// Whether rank 0's buffers (batch-norm's statistics) are broadcast: by the
+  /// wrapper before forwards, by an attached Reducer after backward passes.
   TORCH_ARG(bool, broadcast_buffers) = true;
 
   /// The forwards before which the wrapper broadcasts buffers.
@@ -73,17 +73,17 @@ struct ReducerOptions {
   /// if all parameters are there. See `DistributedDataParallel`.
   TORCH_ARG(bool, move_inputs) = true;
 
-  /// Whether construction compares the models and gives every rank rank 0's
-  /// parameters and buffers. If not, the caller ensures that they are equal.
+  /// Whether construction compares the models and broadcasts rank 0's
+  /// parameters and buffers. If not, the caller ensures that both are equal.
   TORCH_ARG(bool, init_sync) = true;
 
   /// Not needed: unused parameters are handled without it. Lays buckets out as
-  /// Python does with it (in the order of registration, never rebuilt).
+  /// Python's option does (in registration order, never rebuilt).
   TORCH_ARG(bool, find_unused_parameters) = false;
 
   /// Gradients are slices of the buckets in any case. As in Python, this option
   /// divides a gradient that is kept over a backward by the number of ranks.
-  /// Without it, the reciprocal is the factor, which rounds differently.
+  /// Otherwise, the factor is the reciprocal, which rounds differently.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
   /// Not needed: activation checkpointing is handled without it. Rebuilds the
@@ -106,15 +106,15 @@ struct ReducerOptions {
 
   /// The response if backward reaches a leaf tensor of no Reducer, such as a
   /// parameter of modules in a plain `std::vector`. Checked in the first three
-  /// backwards. Only a leaf that two forwards used is reported: a leaf of a
-  /// single forward may be an input.
+  /// backward passes. Only a leaf that two forwards used is reported: a leaf of
+  /// a single forward may be an input.
   TORCH_ARG(Severity, unmanaged_leaves) = Severity::kWarn;
 
   /// Leaf tensors that may get a gradient without a Reducer: not reported.
   TORCH_ARG(std::vector<at::Tensor>, known_leaves);
 
-  /// Interval, in backwards, at which the parameters of all ranks are compared
-  /// bit for bit; if they differ, backward throws. 0: never.
+  /// Interval, in backward passes, at which the parameters of all ranks are
+  /// compared bit for bit; if they differ, backward throws. 0: never.
   TORCH_ARG(int64_t, check_divergence_every) = 0;
 
   /// Whether to check each rank's gradients for NaN and infinity before they
@@ -131,17 +131,17 @@ struct ReducerOptions {
   /// Whether `Reducer::timeline()` is recorded.
   TORCH_ARG(bool, record) = false;
 
-  /// Interval, in backwards, at which `Reducer::statistics()` measures times
-  /// after the first 10; at least 1.
+  /// Interval, in backward passes, at which `Reducer::statistics()` measures
+  /// times after the first 10 passes; at least 1.
   TORCH_ARG(int64_t, sample_rate) = 100;
 
   /// Folder for this rank's times for `ddp-timeline`; created if missing.
   /// Empty: the folder in DDP_TIMELINE; if both are unset, nothing is written.
   TORCH_ARG(std::string, timeline_folder);
 
-  /// The backwards to write, such as "12" or "10-12". Empty: the value of
+  /// The backward passes to write, such as "12" or "10-12". Empty: the value of
   /// DDP_TIMELINE_STEPS (set and empty: none) or, if unset, 10-12. The first of
-  /// these backwards ends with a few small collectives.
+  /// these passes ends with a few small collectives.
   TORCH_ARG(std::string, timeline_steps);
 };
 

@@ -32,13 +32,13 @@ struct SpawnOptions {
 /// and must lead to the same call. If a program has several calls, a worker
 /// process returns immediately from the calls before its own. A worker's
 /// environment is the program's plus ddprun's variables, so
-/// `init_process_group` needs no options. Ranks count from 0. If
-/// OMP_NUM_THREADS is unset and `count` above 1, it becomes an even share of
-/// the CPUs. A worker's standard input is /dev/null, and it inherits only the
+/// `init_process_group` needs no options. Ranks count from 0. If unset and
+/// `count` is above 1, OMP_NUM_THREADS becomes an even share of the CPUs. A
+/// worker's standard input is /dev/null; the worker inherits only the
 /// descriptors of standard output and standard error.
 ///
 /// `argc` and `argv` are those of `main`. Workers also get arguments that were
-/// removed since then (by MPI_Init or a library for flags).
+/// removed from them (by MPI_Init or a library for flags).
 ///
 /// Throws `c10::Error` if a worker cannot be started, throws, ends by a signal
 /// or with an exit code other than 0, or does not reach the call. The error

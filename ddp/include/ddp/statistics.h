@@ -23,13 +23,13 @@ class Reducer;
 /// Python's DDPLoggingData, except `num_timed`. Indices are those of
 /// `Reducer::parameters()`. Parameters with sparse gradients are in no bucket.
 ///
-/// Times are measured in the first 10 backwards that reduce, and then every
-/// `ReducerOptions::sample_rate` backwards; averages are over these. They are
+/// Times are measured in the first 10 backward passes that reduce, then every
+/// `ReducerOptions::sample_rate` passes; averages are over these. Times are
 /// host times: on a GPU, until the work was queued.
 struct Statistics {
   using Duration = std::chrono::nanoseconds; ///< The type of times.
 
-  /// The number of backwards that were reduced.
+  /// The number of backward passes that were reduced.
   int64_t iteration = 0;
   int64_t num_parameter_tensors = 0; ///< The number of reduced parameters.
   int64_t total_parameter_size_bytes = 0; ///< The size of these parameters.
@@ -38,13 +38,13 @@ struct Statistics {
 
   /// Bucket sizes of the first layout, in bytes, in the order of reduction.
   std::vector<int64_t> bucket_sizes;
-  /// Bucket sizes since buckets were rebuilt, likewise.
+  /// As above, after buckets were rebuilt.
   std::vector<int64_t> rebuilt_bucket_sizes;
   /// The indices of the parameters in each of these buckets.
   std::vector<BucketIndices> rebuilt_per_bucket_param_indices;
   bool has_rebuilt_buckets = false; ///< Whether the layout has changed.
 
-  /// The number of timed backwards. The fields below describe the last of them.
+  /// The number of timed backward passes. The fields below describe the last.
   int64_t num_timed = 0;
   /// The order in which gradients were ready.
   std::vector<size_t> prev_iteration_grad_ready_order_indices;
@@ -89,7 +89,7 @@ struct BucketTimes {
   std::optional<Duration> waited; ///< When that wait ended.
 };
 
-/// The times of one backward; unset if the event did not occur.
+/// The times of one backward; a time is unset if its event did not occur.
 struct Timeline {
   /// The number of the reduction, from 1.
   int64_t step = 0;
@@ -118,7 +118,7 @@ DDP_API std::string summary(
 /// buckets, counted from 1. Totals and `reducer.statistics()` follow. A
 /// parameter of several modules counts for the first. `net` is a module, a
 /// pointer to one or a module holder; for a `DistributedDataParallel`, the
-/// wrapped module is shown. Call it between backwards. Not collective.
+/// wrapped module is shown. Call it between backward passes. Not collective.
 template <typename Net>
 std::string summary(const Net& net, const Reducer& reducer) {
   if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {

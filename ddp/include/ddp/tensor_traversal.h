@@ -5,11 +5,11 @@
 namespace ddp {
 
 /// Whether `visit_tensors` looks inside a `T` (ignoring references and const).
-/// It looks inside
+/// `visit_tensors` looks inside
 ///
 /// - `at::Tensor`,
 /// - `std::optional`, `vector`, `array`, `list`, `deque`, `pair`, `tuple`, and
-/// the values of `map` and `unordered_map`,
+///   the values of `map` and `unordered_map`,
 /// - the values of `torch::OrderedDict`, `torch::data::Example`, and
 ///   `PackedSequence` except its batch sizes, which belong on the CPU,
 /// - types of the program with a `visit_tensors` function (see `VisitTensors`),
@@ -40,8 +40,8 @@ inline constexpr bool has_tensors_v = detail::Traversal<
 ///     }
 ///
 /// This function must be in the struct's namespace, or a friend defined inside
-/// the struct, and visible where the struct is used. It also serves const
-/// values, with const tensors, so it must not change the struct itself.
+/// the struct, and visible where the struct is used. The function also serves
+/// const values, with const tensors, so it must not change the struct itself.
 struct VisitTensors {
   /// Calls `visitor` with each tensor inside `value`.
   template <typename T, typename Visitor>

@@ -18,12 +18,12 @@ namespace ddp {
 struct ZeroRedundancyOptions {
   /// Whether parameters become slices of one buffer per rank, dtype and device,
   /// which is sent directly. Otherwise each step copies them into messages and
-  /// back. Existing views of a parameter's old memory do not follow.
+  /// back. Existing views of a parameter keep the old memory.
   TORCH_ARG(bool, parameters_as_bucket_view) = false;
 };
 
 /// Any LibTorch optimizer that treats each parameter separately, with its state
-/// sharded over ranks:
+/// sharded across ranks:
 ///
 ///     ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         net->parameters(), group, torch::optim::AdamOptions(1e-3));
@@ -31,17 +31,16 @@ struct ZeroRedundancyOptions {
 /// Each parameter belongs to one rank. The largest ones are assigned first,
 /// each to the rank with the fewest elements. A rank's `step` updates its own
 /// parameters and sends their values to all ranks. A rank thus stores only its
-/// shard of the state. The bits are those of the unsharded optimizer if
-/// gradients are equal on all ranks, as after a backward with a `Reducer`.
+/// shard of the state. Results are bit-identical to the unsharded optimizer's
+/// if gradients are equal on all ranks, as after a backward with a `Reducer`.
 ///
-/// It is an `Optimizer`: learning rates, schedulers, `zero_grad()` and added
-/// groups work as usual, but must be the same on all ranks. `state()` contains
-/// only this rank's part. `TrainingState` and `CheckpointManager` save and load
-/// it like the unsharded optimizer, on any number of ranks, sharded or not.
-/// `Reducer::step_in_backward` and `ElasticRun::sync` refuse it. In a `Join`,
-/// ranks without inputs also step. Source:
-/// torch/distributed/optim/zero_redundancy_optimizer.py assigns parameters in
-/// the same way.
+/// The class is an `Optimizer`: learning rates, schedulers, `zero_grad()` and
+/// added groups work as usual, but must be the same on all ranks. `state()`
+/// contains only this rank's part. `TrainingState` and `CheckpointManager` save
+/// and load it like the unsharded optimizer, on any number of ranks, sharded or
+/// not. `Reducer::step_in_backward` and `ElasticRun::sync` reject it. In a
+/// `Join`, ranks without inputs also step. Source of the assignment:
+/// torch/distributed/optim/zero_redundancy_optimizer.py.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   static_assert(
@@ -70,8 +69,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
   /// Calls `closure`, which may communicate, updates this rank's parameters,
-  /// and sends all ranks their values. Throws as `Optimizer::step` and
-  /// collectives do; if one rank cannot update its parameters, all throw.
+  /// and sends their values to all ranks. Throws as `Optimizer::step` and
+  /// collectives do; if one rank cannot update its parameters, all ranks throw.
   /// Collective.
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
@@ -100,8 +99,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
   /// Loads this rank's part of a state from one of the functions above, or of
   /// an unsharded optimizer's state. Throws as `load_optimizer_state` does, and
-  /// `c10::ValueError` if a part is from another rank or another number of
-  /// ranks. Not collective.
+  /// `c10::ValueError` if a part is from a different rank or number of ranks.
+  /// Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

@@ -15,10 +15,10 @@ namespace ddp {
 
 /// Writes the parameters and buffers of `module` to the file at `path`.
 ///
-/// Only rank 0 writes, from any device. The file is replaced as a whole or,
-/// after any failure, not at all. Names are those of Python's `state_dict()`; a
-/// wrapper (`DistributedDataParallel`) and the plain module give the same file.
-/// The extension selects the format. Python reads `.safetensors` with
+/// Rank 0 writes tensors of any device. The file is replaced atomically: after
+/// any failure it has not changed. Names are those of Python's `state_dict()`;
+/// a wrapper (`DistributedDataParallel`) and the plain module produce the same
+/// file. The extension selects the format. Python reads `.safetensors` with
 /// `safetensors.torch.load_file`, and `.pt` and `.pth` with `torch.load`.
 ///
 /// Without a group, each calling process writes the file.
@@ -36,9 +36,9 @@ DDP_API void save_checkpoint(
 /// `LoadOptions().strict(false)`. Source: the result of Python's
 /// `load_state_dict`.
 struct IncompatibleKeys {
-  /// Names of the module that are not in the file.
+  /// Names in the module that are not in the file.
   std::vector<std::string> missing_keys;
-  /// Names of the file that are not in the module.
+  /// Names in the file that are not in the module.
   std::vector<std::string> unexpected_keys;
 };
 
@@ -56,11 +56,11 @@ struct IncompatibleKeys {
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are
-/// missing, unexpected, or of another shape (the message lists all), or if
-/// ranks give different paths. Modules then have not changed. With
-/// `strict(false)`, the function returns the missing and unexpected names, and
-/// throws if the module and the file have no name in common. Tensors missing in
-/// the file get rank 0's values, unless every rank reads.
+/// missing or unexpected, if shapes differ (the message lists all), or if ranks
+/// give different paths. The modules are then unchanged. With `strict(false)`,
+/// the function returns the missing and unexpected names, and throws if the
+/// module and the file have no name in common. Tensors missing in the file get
+/// rank 0's values, unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -15,8 +15,7 @@ namespace ddp {
 /// Options for loading checkpoints.
 struct LoadOptions {
   /// Whether each rank reads the file, which all hosts must then have.
-  /// Otherwise only rank 0 reads it, and sends the others one tensor after
-  /// another.
+  /// Otherwise only rank 0 reads the file, and sends the tensors one by one.
   TORCH_ARG(bool, every_rank_reads) = false;
 
   /// Whether the file is mapped instead of copied to memory. Tensors whose data
@@ -30,14 +29,14 @@ struct LoadOptions {
   /// whole training run, such as "model"; "" finds the only possible entry.
   TORCH_ARG(std::string, entry);
 
-  /// For `load_checkpoint`: if false, names that only the module or only the
-  /// file has are ignored. Objects in a `.pt` file that this library cannot
-  /// read (such as an `argparse.Namespace`) are then left out of their dicts.
-  /// Shapes and dtypes must fit in any case.
+  /// For `load_checkpoint`: if false, names in only the module or only the file
+  /// are ignored. Objects in a `.pt` file that this library cannot read (such
+  /// as an `argparse.Namespace`) are then left out of their dicts. Shapes and
+  /// dtypes must always fit.
   TORCH_ARG(bool, strict) = true;
 };
 
-/// Reads the checkpoint at `path`; its content determines the format. Not
+/// Reads the checkpoint at `path`; its contents determine the format. Not
 /// collective.
 ///
 /// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
@@ -53,7 +52,7 @@ struct LoadOptions {
 ///   name is rejected, and nothing is executed.
 /// - safetensors: a dict of its tensors, or the value that
 ///   `write_checkpoint_file` wrote.
-/// - Hugging Face's index of several such files
+/// - A Hugging Face index of several safetensors files
 ///   (`model.safetensors.index.json`): a dict of all their tensors.
 ///
 /// Sizes are checked before memory is allocated, and checksums while the file
@@ -65,7 +64,7 @@ DDP_API c10::IValue read_checkpoint_file(
     const LoadOptions& options = {});
 
 /// Writes `value`, of the types above, to the file at `path`, which is replaced
-/// as a whole or not at all. Not collective.
+/// atomically. Not collective.
 ///
 /// The extension selects the format: `.pt` and `.pth`, which Python reads with
 /// `torch.load`, or `.safetensors`. In safetensors, tensors are named by their
@@ -101,8 +100,7 @@ struct SafetensorsFile {
   SafetensorsMetadata metadata; ///< From the file's header.
 };
 
-/// Writes `tensors` to the file at `path`, which is replaced as a whole or not
-/// at all.
+/// Writes `tensors` to the file at `path`, which is replaced atomically.
 ///
 /// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
@@ -118,7 +116,7 @@ DDP_API void write_safetensors(
     const StateDict& tensors,
     const SafetensorsMetadata& metadata = {});
 
-/// Reads the safetensors file at `path`, written by this library or another.
+/// Reads the safetensors file at `path`, written by any library.
 ///
 /// The header is checked before memory is allocated. In a file that
 /// `write_safetensors` wrote, checksums cover every byte. A truncated, corrupt

@@ -54,9 +54,8 @@ struct LoadedCheckpoint {
 /// ```
 ///
 /// Each file is named by its step ("step-120.pt"); the link "latest" names the
-/// newest. Rank 0 writes; a file is complete or absent. Old files are removed
-/// only after the new one has been read back and is valid, so a valid file
-/// always remains.
+/// newest. Rank 0 writes each file atomically. Old files are removed only after
+/// the new one has been read back and is valid, so a valid file always remains.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must live as long as the manager. Rank 0 reads the
@@ -71,11 +70,10 @@ class DDP_API CheckpointManager {
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  /// Waits for a write in progress; a failure becomes a warning. Not
-  /// collective.
+  /// Waits for a write in progress; a failure causes a warning. Not collective.
   ~CheckpointManager();
 
-  /// Writes the checkpoint of a step, and replaces an earlier one of the same
+  /// Writes the checkpoint of a step, and replaces any earlier one of the same
   /// step. `metric` is the checkpoint's quality, for `keep_best`; rank 0's is
   /// used.
   ///
@@ -86,12 +84,12 @@ class DDP_API CheckpointManager {
   /// in progress. Also throws if ranks give different steps or folders, if
   /// another process writes to the folder, or if `step` is negative or less
   /// than in the previous save or load. Throws if the folder has later steps
-  /// that were not loaded: they are from another run, and `load` would prefer
-  /// them.
+  /// that were not loaded: they are from a different run, and `load` would
+  /// prefer them.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns about newer corrupt ones.
-  /// Returns nothing if the folder has none.
+  /// Returns `std::nullopt` if the folder has no checkpoint.
   ///
   /// Collective: every rank throws the same `c10::Error` if all checkpoints are
   /// corrupt, if a valid one does not fit (see `TrainingState::load`), or if

@@ -94,9 +94,9 @@ class DDP_API TrainingState {
   template <typename Generator>
   TrainingState& add_generator(const std::string& name, Generator& generator);
 
-  /// Writes all parts to the file at `path`, which is replaced as a whole or
-  /// not at all. The format is `.pt`, Python's zip format, which `torch.load`
-  /// reads as a dict, or `.safetensors` (see `write_checkpoint_file`).
+  /// Writes all parts to the file at `path`, which is replaced atomically. The
+  /// format is `.pt`, Python's zip format, which `torch.load` reads as a dict,
+  /// or `.safetensors` (see `write_checkpoint_file`).
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
@@ -122,8 +122,8 @@ class DDP_API TrainingState {
   /// and `c10::ValueError` if parts, or samplers' epochs, differ between ranks.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
-  /// Loads a state that `state_dict` returned, in this run or another. Throws
-  /// `c10::Error` if a part is missing or does not fit. Then nothing has
+  /// Loads a state that `state_dict` returned in this or a different run.
+  /// Throws `c10::Error` if a part is missing or does not fit. Then nothing has
   /// changed, except custom parts without `plan_state_dict`. Extra keys are
   /// ignored. Not collective.
   void load_state_dict(

@@ -77,7 +77,7 @@ struct QuantizationOptions {
 /// values, scales and zero points, and adds them in float. A rank thus receives
 /// one byte per element from each rank. With fewer than eight ranks, an
 /// all-reduce of floats sends more. Lossy, without error feedback. NaN and
-/// infinity give NaN. Buckets that are not of real numbers are averaged
+/// infinity become NaN. Buckets that are not of real numbers are averaged
 /// unquantized.
 ///
 /// Over every backend, float values equal those of Python's
@@ -108,7 +108,7 @@ class DDP_API QuantizationHook final : public CommHook {
 /// one bucket after another, and the hooks get separate connections.
 class DDP_API HookChain final : public CommHook {
  public:
-  /// Throws `c10::ValueError` if the list is empty, or a hook in it is null.
+  /// Throws `c10::ValueError` if the list is empty or contains null.
   explicit HookChain(std::vector<std::shared_ptr<CommHook>> hooks);
   ~HookChain() override;
 
@@ -116,7 +116,7 @@ class DDP_API HookChain final : public CommHook {
 
   /// The first hook's value.
   bool takes_scaled_gradients() const override;
-  /// Whether one of the hooks does.
+  /// Whether one of the hooks keeps them equal.
   bool keeps_ranks_equal() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(

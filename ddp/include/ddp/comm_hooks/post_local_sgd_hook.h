@@ -15,7 +15,7 @@ namespace ddp {
 
 /// Options of `PostLocalSGDHook`, with the names of Python's PostLocalSGDState.
 struct PostLocalSGDOptions {
-  /// The number of initial backwards that average gradients over all ranks.
+  /// The number of initial backward passes that average across all ranks.
   TORCH_ARG(int64_t, start_iteration) = 0;
 
   /// The ranks that average their gradients afterwards. Nothing else may use
@@ -26,11 +26,11 @@ struct PostLocalSGDOptions {
   TORCH_ARG(bool, post_local_gradient_allreduce) = true;
 };
 
-/// Post-local SGD: averages gradients over all ranks in the first backwards,
-/// and then within subgroups only. Parameters then diverge: average them
-/// regularly with a `ModelAverager`. A Reducer with `check_divergence_every`
-/// rejects this hook. A parameter unused in a subgroup may get a gradient of
-/// zero there.
+/// Post-local SGD: averages gradients across all ranks in the first backward
+/// passes, and then only within subgroups. Parameters then diverge: average
+/// them regularly with a `ModelAverager`. A Reducer with
+/// `check_divergence_every` rejects this hook. A parameter unused in a subgroup
+/// may get a gradient of zero there.
 ///
 /// Over gloo, values equal those of Python's post_localSGD_hook bit for bit.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
@@ -50,7 +50,7 @@ class DDP_API PostLocalSGDHook final : public CommHook {
       const GradBucket& bucket,
       const ProcessGroup& group) override;
 
-  // The number of backwards.
+  // The number of backward passes.
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
 

@@ -14,10 +14,10 @@ namespace ddp {
 /// Options of `PowerSGDHook`, with the names and defaults of Python's
 /// PowerSGDState.
 struct PowerSGDOptions {
-  /// Columns of the factors. More columns are more exact, and cost more.
+  /// Columns of the factors. More columns are more exact but cost more.
   TORCH_ARG(int64_t, matrix_approximation_rank) = 1;
 
-  /// The number of initial backwards that average gradients uncompressed.
+  /// The number of initial backward passes that average without compression.
   TORCH_ARG(int64_t, start_iteration) = 1000;
 
   /// Gradients are compressed if compression saves more than this factor;
@@ -49,9 +49,9 @@ struct PowerSGDOptions {
 /// PowerSGD: averages low-rank factors of matrix gradients, which are much
 /// smaller. Lossy; a rank adds its error to its next gradient.
 ///
-/// The state contains the number of backwards, the random generator and the
-/// factors; each rank's state contains its errors. A new bucket layout resets
-/// factors and errors. Buckets that are not of real numbers are averaged
+/// The state contains the number of backward passes, the random generator and
+/// the factors; each rank's state contains its errors. A new bucket layout
+/// resets factors and errors. Buckets that are not of real numbers are averaged
 /// uncompressed.
 ///
 /// Over gloo, values equal those of Python's powerSGD_hook bit for bit if
@@ -64,8 +64,8 @@ struct PowerSGDOptions {
 class DDP_API PowerSGDHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` for invalid options: error feedback and warm
-  /// start need a `start_iteration` of 2 or more, since only then the buckets
-  /// are final.
+  /// start need a `start_iteration` of 2 or more, since only then are the
+  /// buckets final.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
 
@@ -76,7 +76,7 @@ class DDP_API PowerSGDHook final : public CommHook {
       const ProcessGroup& group) override;
 
   /// The ratio of elements reduced to elements sent since `start_iteration`; 0
-  /// before. Call it between backwards.
+  /// before. Call it between backward passes.
   double compression_rate() const;
 
   c10::IValue state_dict() const override;

@@ -29,8 +29,8 @@ class DDP_API ForwardState {
   ForwardState(const ForwardState&) = delete;
   ForwardState& operator=(const ForwardState&) = delete;
 
-  /// Call it before each forward. Collective if it gives every rank rank 0's
-  /// buffers; see `BufferSync`.
+  /// Call it before each forward. Collective if it broadcasts rank 0's buffers;
+  /// see `BufferSync`.
   void begin();
 
   /// Call it after each forward, also after one that threw.
@@ -39,7 +39,7 @@ class DDP_API ForwardState {
   /// Whether the backward of a forward that begins now would communicate.
   bool gradients_will_follow() const;
 
-  /// Makes backwards through these outputs communicate.
+  /// Makes backward passes through these outputs communicate.
   void anchor(const OutputAnchors& outputs);
 
   /// For an output whose tensors cannot be visited: from now on each backward

@@ -8,8 +8,8 @@
 
 namespace ddp::detail {
 
-/// Visitor: collects the tensors of a forward's output, to detect backwards
-/// through them.
+/// Visitor: collects the tensors of a forward's output, to detect backward
+/// passes through them.
 class DDP_API OutputAnchors {
  public:
   /// A tensor that may be replaced.

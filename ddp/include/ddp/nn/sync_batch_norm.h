@@ -38,7 +38,7 @@ class DDP_API SyncBatchNormImplBase
   /// Writes the name and the options.
   void pretty_print(std::ostream& stream) const override;
 
-  ProcessGroup group; ///< The ranks whose batches are normalized together.
+  ProcessGroup group; ///< The ranks whose batches are normalised together.
 
  protected:
   /// Throws `c10::Error` if the number of dimensions does not fit.
@@ -54,13 +54,13 @@ class DDP_API SyncBatchNormImplBase
 /// Options, parameters and buffers are those of torch::nn::BatchNorm, with the
 /// same names, so checkpoints fit both, and Python's `nn.SyncBatchNorm`. Weight
 /// and bias get the gradients of this rank's rows; a `Reducer` averages them.
-/// Running statistics have the same bits on all ranks. In evaluation, and in a
+/// Running statistics are bit-identical on all ranks. In evaluation, and in a
 /// group of one, the layer computes as torch::nn::BatchNorm does.
 ///
-/// In training, each forward is one collective on `group` and each backward
-/// another, so all ranks must run the same forwards and backwards. Nothing else
-/// may use `group` meanwhile. If a Reducer with `share_communicator` uses it,
-/// pass one `group.duplicate()` to all modules. Source: the same layer in
+/// In training, each forward or backward pass is one collective on `group`, so
+/// all ranks must run the same passes. Nothing else may use `group` meanwhile.
+/// If a Reducer with `share_communicator` uses `group`, pass one
+/// `group.duplicate()` to all modules. Source: the same layer in
 /// pytorch/torch/nn/modules/_functions.py.
 class DDP_API SyncBatchNorm1dImpl
     : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
@@ -88,24 +88,24 @@ class DDP_API SyncBatchNorm3dImpl
 /// Holds a `SyncBatchNorm3dImpl`, as LibTorch's holders do.
 TORCH_MODULE(SyncBatchNorm3d);
 
-/// From now on the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d` and
-/// derived classes, at any depth) compute as `SyncBatchNorm` does, on a
-/// separate communicator. Collective. Returns their names, as in
+/// Makes the batch-norms of `net` (`torch::nn::BatchNorm1d` to `3d` and derived
+/// classes, at any depth) compute as `SyncBatchNorm` does, on a separate
+/// communicator. Collective. Returns the batch-norms' names, as in
 /// `named_modules()`. Throws `c10::ValueError` if `net` is null.
 ///
 /// Module objects are not replaced, since a net calls its members and not the
 /// list of its submodules. Names, order, parameters, buffers, checkpoints and
-/// optimizers are unaffected. Instead, the operator of their forward,
-/// `aten::batch_norm`, synchronises if its weight or running mean belongs to
-/// such a module in training mode. This works wherever a module is kept (in
-/// members, Sequential, AnyModule), and survives `to()`, `load` and `train()`.
-/// A second call replaces the group; a call with a group of one ends the
+/// optimizers are unaffected. Instead, the operator `aten::batch_norm`
+/// synchronises if its weight or running mean belongs to a converted module in
+/// training mode. Conversion works wherever a module is kept (in members,
+/// Sequential, AnyModule), and survives `to()`, `load` and `train()`. A second
+/// call replaces the group; a call with a group of one ends the
 /// synchronisation.
 ///
-/// A `clone()` is not converted; convert the clone too. LibTorch's forward
-/// refuses a rank's batch of one value per channel, which `SyncBatchNorm`
-/// accepts, but takes an empty batch. A submodule of another class with a
-/// buffer `running_var` is not converted; a warning names it.
+/// A `clone()` is not converted; convert the clone too. Unlike `SyncBatchNorm`,
+/// LibTorch's forward rejects a rank's batch of one value per channel; it
+/// accepts an empty batch. A submodule of another class with a buffer
+/// `running_var` is not converted; a warning names it.
 ///
 /// All other modules use LibTorch's operator, at the cost of a look-up.
 DDP_API std::vector<std::string> convert_sync_batchnorm(

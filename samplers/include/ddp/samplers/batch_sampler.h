@@ -27,11 +27,11 @@ enum class LearningRateScaling {
 
 /// The batch sizes to keep, in samples. All ranks must pass the same sizes.
 struct BatchPlanOptions {
-  /// Samples between two steps of the optimizer, over all ranks.
+  /// Samples between two steps of the optimizer, across all ranks.
   TORCH_ARG(std::optional<int64_t>, global_batch) = std::nullopt;
   /// Samples in one forward of one rank, as many as fit into its memory.
   TORCH_ARG(std::optional<int64_t>, rank_batch) = std::nullopt;
-  /// Backwards between two steps of the optimizer, all but the last in a
+  /// Backward passes between two steps of the optimizer, all but the last in a
   /// `no_sync` guard.
   TORCH_ARG(std::optional<int64_t>, accumulation_steps) = std::nullopt;
   /// The global batch for which the learning rate was tuned.
@@ -42,9 +42,9 @@ struct BatchPlanOptions {
 
 /// Batch sizes with global = rank * ranks * accumulation_steps.
 struct BatchPlan {
-  int64_t global_batch = 0; ///< Samples per step, over all ranks.
+  int64_t global_batch = 0; ///< Samples per step, across all ranks.
   int64_t rank_batch = 0; ///< Samples per backward of a rank.
-  int64_t accumulation_steps = 1; ///< Backwards per step.
+  int64_t accumulation_steps = 1; ///< Backward passes per step.
   /// The factor for the learning rate; 1 without a reference batch.
   double learning_rate_scale = 1;
 };

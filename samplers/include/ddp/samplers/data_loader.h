@@ -19,16 +19,16 @@ namespace ddp {
 /// The loader takes LibTorch's samplers and stateless datasets, and gives the
 /// same batches in the same order. The differences:
 ///
-/// - Batches always come in order. A dataset that ends in `.map(Stack<>())` may
-///   make its samples one by one (no `get_batch` or batch transform in the
-///   program). All workers then load samples of the oldest batch, directly into
-///   reused memory. Samples must be dense, on the CPU, and of one dtype.
+/// - Batches always come in order. If a dataset that ends in `.map(Stack<>())`
+///   makes samples one by one (the program has no `get_batch` or batch
+///   transform), all workers load samples of the oldest batch, directly into
+///   reused memory. These samples must be dense, on the CPU, and of one dtype.
 /// - Each worker computes with one thread (LibTorch's with one per core), and
 ///   receives no signals.
 /// - With this library's samplers, a batch counts as done when the loop gets
-///   it, without `advance`: a state saved after a step resumes with the next.
-/// - An exception of the dataset reaches the loop unchanged, in place of its
-///   batch. After an exception or a `break`, the loader can begin again.
+///   it, without `advance`; a state saved after a step resumes with the next.
+/// - A dataset's exception reaches the loop unchanged, in place of the batch.
+///   After an exception or a `break`, the loader can begin again.
 ///
 /// Each worker has a copy of the dataset. Not thread-safe, and not collective.
 ///

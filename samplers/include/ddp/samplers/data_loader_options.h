@@ -27,7 +27,7 @@ struct DataLoaderOptions {
   /// The number of batches loaded ahead of the loop. Unset: twice the workers.
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
-  /// The longest time that the loop waits for a batch; then it throws
+  /// The longest time that the loop waits for a batch before it throws
   /// `c10::Error`. Unset: no limit.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
@@ -45,9 +45,9 @@ struct DataLoaderOptions {
   /// while the loop computes with the current one, as with `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
 
-  /// Called on each worker's thread with the worker's number, from 0, before it
-  /// loads; not called without workers. The loader's constructor throws its
-  /// exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
+  /// Called on each worker's thread with the worker's number, from 0, before
+  /// the worker loads; not called without workers. The loader's constructor
+  /// throws its exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
   TORCH_ARG(std::function<void(size_t)>, worker_init);
 };
 

@@ -28,10 +28,10 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 ///   loss_of(net->forward(batch.data), batch.target).backward();
 /// ```
 ///
-/// The prefetcher moves the tensors that `visit_tensors` finds in a batch. On
-/// the CPU it fetches no batch ahead, on other devices one, so call a sampler's
-/// `advance` in the loop, as always. `ddp::DataLoader`, which counts
-/// automatically, has the option `device` instead. Not collective.
+/// The prefetcher moves the tensors that `visit_tensors` finds in a batch, and
+/// fetches one batch ahead (none on the CPU). Call a sampler's `advance` in the
+/// loop, as usual. `ddp::DataLoader`, which counts automatically, has the
+/// option `device` instead. Not collective.
 template <typename Loader>
 class DevicePrefetcher {
   static_assert(

@@ -51,8 +51,8 @@ class DDP_API DistributedSampler : public ShardedSampler {
 
 /// Gives each sample of a dataset to exactly one rank, in the dataset's order,
 /// for evaluation: padding would count samples twice. The first ranks may have
-/// one more sample and one more batch. Therefore use no collective in the loop,
-/// but one after it (`all_reduce` of the sums).
+/// one more sample and one more batch. Therefore use no collective in the loop;
+/// use one after the loop (`all_reduce` of the sums).
 class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// As for `DistributedSampler`.
@@ -70,19 +70,19 @@ struct WeightedSamplerOptions {
   TORCH_ARG(uint64_t, seed) = 0;
 };
 
-/// Draws samples with probabilities in proportion to weights, over all ranks,
+/// Draws samples with probabilities proportional to weights, across all ranks,
 /// and gives equally many to each rank.
 ///
 /// `torch.multinomial` on the CPU draws the sequence of an epoch, as in
 /// Python's `torch.utils.data.WeightedRandomSampler`, from a generator seeded
-/// with `seed + epoch`. If the number of ranks does not divide its length, its
-/// head is repeated.
+/// with `seed + epoch`. If the number of ranks does not divide the sequence's
+/// length, its head is repeated.
 class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights` has one element per sample, of shape [samples], floating point,
-  /// not negative, 2^24 elements at most. `num_samples` is the number of draws
-  /// per epoch, over all ranks. Throws `c10::ValueError` for other weights, and
-  /// without replacement if fewer than `num_samples` weights are above 0.
+  /// non-negative, at most 2^24 elements. `num_samples` is the number of draws
+  /// per epoch, across all ranks. Throws `c10::ValueError` for other weights,
+  /// and without replacement if fewer than `num_samples` weights are above 0.
   DistributedWeightedSampler(
       const at::Tensor& weights,
       size_t num_samples,
@@ -109,7 +109,7 @@ class DDP_API DistributedWeightedSampler : public ShardedSampler {
 /// How a `StreamSampler` divides a stream. All ranks must pass the same
 /// options.
 struct StreamSamplerOptions {
-  /// Samples in an epoch, over all ranks; unset: an epoch has no end.
+  /// Samples in an epoch, across all ranks; unset: an epoch has no end.
   TORCH_ARG(std::optional<size_t>, epoch_size) = std::nullopt;
 };
 
@@ -134,7 +134,7 @@ class DDP_API StreamSampler : public ShardedSampler {
       const StreamSamplerOptions& options = {});
 
   /// As above, for `rank` among `num_replicas`, without a group. Throws
-  /// `c10::ValueError` unless 0 <= rank < num_replicas, and if `epoch_size` is
+  /// `c10::ValueError` unless 0 <= rank < num_replicas, or if `epoch_size` is
   /// 0.
   StreamSampler(
       int64_t num_replicas,

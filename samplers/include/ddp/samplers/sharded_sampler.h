@@ -18,18 +18,18 @@ class ProcessGroup;
 /// A rank's part of each epoch's sequence of samples, which all ranks know:
 /// rank `r` of `n` draws samples r, r + n, r + 2n, ... The base of this
 /// library's samplers. All ranks must construct the same samplers in the same
-/// order. Constructors with a group compare their arguments over ranks, without
-/// waiting. If arguments differ, all ranks throw `c10::ValueError` with the
-/// same text, some only in their next wait on the group.
+/// order. Constructors with a group compare their arguments across ranks,
+/// without waiting. If arguments differ, all ranks throw `c10::ValueError` with
+/// the same text, some only in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and the loop's progress, so calls on the program's sampler reach the
 /// loader's copy. Each copy has its own order and position. An inner loop needs
-/// another sampler. Threads may use different copies, but not the same copy.
+/// a separate sampler. Threads may use different copies, but not the same copy.
 ///
 /// **Resuming within an epoch.** Workers fetch ahead, so the loop must report
 /// its progress with `advance`. `state_dict` then holds rank 0's progress for
-/// all ranks, since they step together. The state is valid for any number of
+/// all ranks, since ranks step together. The state is valid for any number of
 /// ranks: the rest of the epoch is divided among them.
 ///
 /// ```
@@ -53,7 +53,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// The number of samples that this rank draws in the (rest of the) epoch.
+  /// The number of samples that this rank draws in (the rest of) the epoch.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
@@ -64,8 +64,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// `c10::Error` if another copy began a loop and the program uses `advance`.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
-  /// Reports that the loop is done with `count` more samples of this rank.
-  /// Throws `c10::ValueError` if the rank has not drawn that many.
+  /// Reports that the loop has used `count` more samples of this rank. Throws
+  /// `c10::ValueError` if the rank has not drawn that many.
   void advance(size_t count);
 
   /// The loop's progress: the epoch, the number of its samples that all ranks
@@ -75,7 +75,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// it is invalid, or of another sequence (kind of sampler, size, seed, ...).
+  /// it is invalid or of a different sequence (sampler kind, size, seed, ...).
   void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; the returned function loads it.

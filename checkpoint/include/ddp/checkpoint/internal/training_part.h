@@ -60,8 +60,8 @@ DDP_API TrainingPart local_part(
     Plan load);
 
 /// A part with a separate state per rank. `derive` makes a state from a seed
-/// for a rank without a saved state; if it is null, nothing is loaded on
-/// another number of ranks.
+/// for a rank without a saved state; if it is null, nothing is loaded on a
+/// different number of ranks.
 DDP_API TrainingPart per_rank_part(
     const std::string& name,
     std::function<c10::IValue()> save,

@@ -62,8 +62,8 @@ class DDP_API BatchWorkers {
   /// Whether the oldest batch is loaded, without an error.
   bool is_ready() const;
 
-  /// Waits for the oldest batch, of which there must be one, and takes it.
-  /// Throws the batch's error, and `c10::Error` after `timeout`.
+  /// Waits for the oldest batch, which must exist, and takes it. Throws the
+  /// batch's error, and `c10::Error` after `timeout`.
   std::shared_ptr<BatchJob> take(Timeout timeout);
 
   /// Drops all batches; threads may still load parts of them.
