@@ -15,11 +15,11 @@ namespace ddp {
 
 /// Writes the parameters and buffers of `module` to the file at `path`.
 ///
-/// Rank 0 writes tensors of any device. The file is replaced atomically: after
-/// any failure it has not changed. Names are those of Python's `state_dict()`;
-/// a wrapper (`DistributedDataParallel`) and the plain module produce the same
-/// file. The extension selects the format. Python reads `.safetensors` with
-/// `safetensors.torch.load_file`, and `.pt` and `.pth` with `torch.load`.
+/// Rank 0 writes tensors of any device. The file is replaced atomically. Names
+/// are those of Python's `state_dict()`; a wrapper (`DistributedDataParallel`)
+/// and the plain module produce the same file. The extension selects the
+/// format. Python reads `.safetensors` with `safetensors.torch.load_file`, and
+/// `.pt` and `.pth` with `torch.load`.
 ///
 /// Without a group, each calling process writes the file.
 ///
