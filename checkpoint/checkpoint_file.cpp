@@ -61,8 +61,7 @@ void detail::check_extension(const std::string& path) {
   DDP_CHECK_VALUE(
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
-      "checkpoint '{}': the extension selects the format: use .pt, .pth or "
-      ".safetensors",
+      "checkpoint '{}': unknown extension; use .pt, .pth or .safetensors",
       path);
 }
 

@@ -66,8 +66,8 @@ void CheckpointManager::Impl::check_later_steps(int64_t step) const {
   const auto entries = folder.entries();
   DDP_CHECK(
       entries.empty() || entries[0].step <= std::max(step, last_step),
-      "'{}' has a checkpoint of step {} that this run did not load, and step "
-      "{} is older; call load() first, or choose another folder",
+      "'{}' has a checkpoint of step {} that this run did not load; cannot "
+      "save step {}; call load() first, or choose another folder",
       folder.path(),
       entries[0].step,
       step);

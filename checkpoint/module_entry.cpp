@@ -72,7 +72,7 @@ StateDict module_entry(
     const std::string& name,
     const std::vector<std::string>& wanted) {
   DDP_CHECK_VALUE(
-      content.isGenericDict(), "the file has no dict of tensors by name");
+      content.isGenericDict(), "the file has no dict of named tensors");
   const auto dict = content.toGenericDict();
   if (name.empty() && is_module(content)) {
     const bool flat =
@@ -88,7 +88,7 @@ StateDict module_entry(
   const auto entry = dict.find(chosen);
   DDP_CHECK_VALUE(
       entry != dict.end() && is_module(entry->value()),
-      "the file has no entry '{}' that is a dict of tensors by name",
+      "the file has no entry '{}' that is a dict of named tensors",
       chosen);
   return tree_flatten(entry->value()).tensors;
 }

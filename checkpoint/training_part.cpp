@@ -116,12 +116,12 @@ TrainingPart local_part(
 }
 
 StateDict to_state_dict(const IValue& state) {
-  DDP_CHECK_VALUE(state.isGenericDict(), "expected a state of tensors by name");
+  DDP_CHECK_VALUE(state.isGenericDict(), "expected a dict of named tensors");
   StateDict result;
   for (const auto& entry : state.toGenericDict()) {
     DDP_CHECK_VALUE(
         entry.key().isString() && entry.value().isTensor(),
-        "expected a state of tensors by name");
+        "expected a dict of named tensors");
     result.insert(entry.key().toStringRef(), entry.value().toTensor());
   }
   return result;
@@ -188,7 +188,7 @@ Commits plan_parts(
   for (const auto& part : parts) {
     const auto found = dict.find(part.name);
     if (found == dict.end() && part.optional) {
-      TORCH_WARN("ddp: the state has no '", part.name, "'; it is not loaded");
+      TORCH_WARN("ddp: '", part.name, "' is not in the state: not loaded");
       continue;
     }
     DDP_CHECK_VALUE(

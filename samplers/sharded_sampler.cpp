@@ -22,8 +22,7 @@ int64_t value_of(const State& state, const std::string& name) {
   const auto* value = state.find(name);
   DDP_CHECK_VALUE(
       value && value->numel() == 1 && value->scalar_type() == at::kLong,
-      "load_state_dict: this is not the state of a sampler: it has no int64 "
-      "'{}'",
+      "load_state_dict: invalid sampler state: it has no int64 '{}'",
       name);
   return value->item<int64_t>();
 }
@@ -261,8 +260,8 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
     const auto saved = value_of(state, name);
     DDP_CHECK_VALUE(
         saved == value,
-        "{}: the saved state is of another sequence: {} was {} there and is "
-        "{} here",
+        "{}: the saved state has another sequence: {} was {} there and is {} "
+        "here",
         name_,
         name,
         saved,
@@ -271,11 +270,10 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto* kind = state.find("sampler");
   DDP_CHECK_VALUE(
       kind && kind->scalar_type() == at::kByte,
-      "load_state_dict: this is not the state of a sampler: it has no string "
-      "'sampler'");
+      "load_state_dict: invalid sampler state: it has no string 'sampler'");
   DDP_CHECK_VALUE(
       detail::to_string(*kind) == name_,
-      "{}: the saved state is of a {}",
+      "{}: the saved state is a {}'s",
       name_,
       detail::to_string(*kind));
   expect("length", static_cast<int64_t>(length_));

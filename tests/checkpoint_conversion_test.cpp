@@ -122,7 +122,7 @@ FOLDER_TEST("an entry of a training is converted") {
       trouble({"convert", path, out, "--flat"}), Has("'epoch' is not one"));
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
-      Has("the extension selects the format"));
+      Has("unknown extension; use .pt"));
   // The metadata of a safetensors file is kept, and a file may be converted in
   // place.
   StateDict tensors;

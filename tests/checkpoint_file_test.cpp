@@ -152,9 +152,9 @@ FOLDER_TEST("a safetensors file's tree is checked") {
   CHECK_THAT(reading("{"), Has("not a tree of values"));
   CHECK_THAT(reading("{\"tensor\":1}"), Has("not a tree of values"));
   CHECK_THAT(reading("{\"tensor\":\"w\"}"), Has("no tensor 'w'"));
-  CHECK_THAT(reading("{\"a\":1}"), Has("an object 'a'"));
-  CHECK_THAT(reading("{}"), Has("an object of 0 keys"));
-  CHECK_THAT(reading("{\"tuple\":1}"), Has("no array"));
+  CHECK_THAT(reading("{\"a\":1}"), Has("unknown object 'a'"));
+  CHECK_THAT(reading("{}"), Has("object with 0 keys"));
+  CHECK_THAT(reading("{\"tuple\":1}"), Has("expected an array"));
   CHECK_THAT(reading("{\"dict\":[1]}"), Has("not a pair of key and value"));
   CHECK_THAT(reading("{\"dict\":[[1,1],[1,1]]}"), Has("the key 1 twice"));
   CHECK_THAT(
@@ -188,7 +188,7 @@ FOLDER_TEST("a module's weights are found in a training's file") {
   CHECK_THROWS_WITH(
       loads(dict({{"model", state}, {"epoch", 1}}), "net"),
       Has("no entry 'net'"));
-  CHECK_THROWS_WITH(loads(3), Has("no dict of tensors"));
+  CHECK_THROWS_WITH(loads(3), Has("no dict of named tensors"));
 }
 
 FOLDER_TEST("LibTorch's own file of a module is loaded") {

@@ -47,7 +47,7 @@ TEST_CASE("A zip file's directory has to be sound") {
   CHECK_THAT(complaint(good + "x"), Has("do not end"));
   CHECK_THAT(
       complaint(zip_of({{"a/data.pkl", none}, {"a/data.pkl", none}})),
-      Has("two records 'a/data.pkl'"));
+      Has("duplicate record 'a/data.pkl'"));
   CHECK_THAT(
       complaint(zip_of({{"a/data", none}})), Has("no record 'a/data.pkl'"));
   CHECK_THAT(complaint(zip_of({})), Has("it is empty"));

@@ -134,11 +134,11 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   DistributedSampler other(20, 2, 0, SamplerOptions().seed(1));
   REQUIRE_THROWS_WITH(other.load_state_dict(state), Has("seed was 0"));
   REQUIRE_THROWS_WITH(
-      other.load_state_dict(State()), Has("not the state of a sampler"));
+      other.load_state_dict(State()), Has("invalid sampler state"));
   EvaluationSampler another(20, 2, 0);
   REQUIRE_THROWS_WITH(
       another.load_state_dict(state),
-      Has("EvaluationSampler: the saved state is of a DistributedSampler"));
+      Has("EvaluationSampler: the saved state is a DistributedSampler's"));
   DistributedWeightedSampler weighted(torch::ones({4}), 20, 2, 0);
   DistributedWeightedSampler otherwise(torch::arange(4.0), 20, 2, 0);
   REQUIRE_THROWS_WITH(

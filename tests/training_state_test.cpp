@@ -176,8 +176,8 @@ TEST_CASE("a state that does not fit changes nothing") {
   reject("note", 3, "'note' is not a string");
   reject("average", 3, "'average' is not a tensor");
   reject("scheduler", 3, "'scheduler' is not a scheduler's");
-  reject("net", 3, "tensors by name");
-  reject("optimizer", 3, "not an optimizer's state");
+  reject("net", 3, "named tensors");
+  reject("optimizer", 3, "invalid optimizer state");
   reject("own", 3, "'own' is not a list of ranks' states");
   reject("random_state", 3, "not a list of ranks' states");
   torch::nn::Linear other(2, 2);

@@ -82,7 +82,7 @@ std::vector<IValue> unflatten_all(
     const Json& node,
     const StateDict& tensors,
     int depth) {
-  DDP_CHECK(node.is_array(), "it has no array where one is expected");
+  DDP_CHECK(node.is_array(), "expected an array");
   std::vector<IValue> values;
   values.reserve(node.size());
   for (const auto& item : node) {
@@ -119,7 +119,7 @@ IValue unflatten_dict(
 }
 
 IValue unflatten_object(const Json& node, const StateDict& tensors, int depth) {
-  DDP_CHECK(node.size() == 1, "it has an object of {} keys", node.size());
+  DDP_CHECK(node.size() == 1, "object with {} keys, not 1", node.size());
   const auto& kind = node.begin().key();
   const auto& content = node.begin().value();
   if (kind == kTensorKind) {
@@ -138,7 +138,7 @@ IValue unflatten_object(const Json& node, const StateDict& tensors, int depth) {
   if (kind == kTupleKind) {
     return c10::ivalue::Tuple::create(unflatten_all(content, tensors, depth));
   }
-  DDP_CHECK(kind == kDictKind, "it has an object '{}'", kind);
+  DDP_CHECK(kind == kDictKind, "unknown object '{}'", kind);
   return unflatten_dict(content, tensors, depth);
 }
 

@@ -172,7 +172,7 @@ class Unpickler {
   void memoize(uint64_t index) {
     DDP_CHECK(
         index < bytes_.size(),
-        "it stores a value under number {}, but has only {} bytes",
+        "memo index {} exceeds the pickle's size of {} bytes",
         index,
         bytes_.size());
     if (index >= memo_.size()) {
@@ -189,7 +189,7 @@ class Unpickler {
   void push_memo(uint64_t index) {
     DDP_CHECK(
         index < memo_.size() && memo_set_[index],
-        "it refers to value {}, which does not exist",
+        "memo index {} has no value",
         index);
     push(memo_[index]);
   }
@@ -225,7 +225,7 @@ class Unpickler {
       return;
     }
     auto* dict = content_of<PickleDict>(top());
-    DDP_CHECK(dict != nullptr, "it sets the attributes of {}", kind_of(top()));
+    DDP_CHECK(dict != nullptr, "cannot set attributes of {}", kind_of(top()));
     if (dict->archive) {
       const auto* attributes = content_of<PickleDict>(state);
       DDP_CHECK(

@@ -255,8 +255,7 @@ void ZipReader::read_directory() {
   for (uint64_t i = 0; i < directory.entries; ++i) {
     records_.push_back(take_record(rest));
     const auto& name = records_.back().name;
-    DDP_CHECK(
-        by_name_.emplace(name, i).second, "it has two records '{}'", name);
+    DDP_CHECK(by_name_.emplace(name, i).second, "duplicate record '{}'", name);
   }
   DDP_CHECK(
       rest.empty(),
