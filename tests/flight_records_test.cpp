@@ -224,7 +224,7 @@ FOLDER_TEST("ddp-flightrecorder refuses what is no record") {
   REQUIRE_THAT(trouble({folder.path()}), Has("not a flight record"));
   write(folder, "rank_0", record_of(0, 3, 5));
   write(folder, "rank_1", record_of(1, 4, 5));
-  REQUIRE_THAT(trouble({folder.path()}), Has("are of different jobs"));
+  REQUIRE_THAT(trouble({folder.path()}), Has("are from different jobs"));
 }
 
 FOLDER_TEST(

@@ -148,7 +148,7 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
   refuse_changed("group 0: 'betas' is missing", [&](IValue& state) {
     (void)group_of(state).erase("betas");
   });
-  refuse_changed("group 0: 'lr' is no number", [&](IValue& state) {
+  refuse_changed("group 0: 'lr' is not a number", [&](IValue& state) {
     group_of(state).insert_or_assign("lr", "fast");
   });
   refuse_changed(

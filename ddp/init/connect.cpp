@@ -85,8 +85,8 @@ void report_unused(const ProcessGroupImpl& impl) {
     TORCH_WARN(
         "ddp: the group of ",
         impl.size,
-        " ranks ends, and nothing was averaged over it, although this process "
-        "has trained: the ranks' nets differ. Construct a Reducer, "
+        " ranks ended without averaging anything, although this process has "
+        "trained: the ranks' nets differ. Construct a Reducer, "
         "ddp::Reducer reducer(net, group), before the training. "
         "DDP_CHECK_REPLICAS=0 turns this check off");
   }

@@ -28,8 +28,7 @@ LaunchEnvironment ranks_of(
       options.rank().value_or(environment.rank) == environment.rank &&
           options.world_size().value_or(environment.world_size) ==
               environment.world_size,
-      "from_mpi: this is rank {} of {} in the communicator, which the options "
-      "must not contradict",
+      "from_mpi: the options contradict rank {} of {} in the communicator",
       environment.rank,
       environment.world_size);
   return environment;

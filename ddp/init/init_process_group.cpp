@@ -88,8 +88,8 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
   DDP_CHECK_VALUE(
       !detail::is_loopback(elsewhere->server),
       "MASTER_ADDR '{}' refers to the local host on every host, but the ranks "
-      "run on several hosts: set it to an address at which the other hosts "
-      "reach rank 0's host",
+      "run on several hosts: set it to an address of rank 0's host that other "
+      "hosts can reach",
       elsewhere->server);
   const auto own = detail::address_towards(elsewhere->server);
   return own.empty() ? elsewhere->server : own;
@@ -144,8 +144,8 @@ void check_world(
       world.rank() == environment.rank &&
           world.size() == environment.world_size,
       "according to {}, this is rank {} of {}, but according to MPI rank {} of "
-      "{}: start the program by the mpirun of the MPI that ddp was built with, "
-      "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
+      "{}: use the mpirun of the MPI that ddp was built with, or set "
+      "MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
       environment.source,
       environment.rank,
       environment.world_size,

@@ -62,9 +62,9 @@ void check_steps_after_backward(const torch::optim::Optimizer& optimizer) {
 at::Tensor values_of(const at::Tensor& gradient) {
   DDP_CHECK_VALUE(
       gradient.scalar_type() != at::kHalf,
-      "GradScaler: a gradient is in half precision, in which dividing it by "
-      "the scale would lose it. Keep the parameters in single precision, and "
-      "let autocast convert.");
+      "GradScaler: a half-precision gradient would underflow when divided by "
+      "the scale. Keep the parameters in single precision, and let autocast "
+      "convert.");
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
 
@@ -256,8 +256,8 @@ void GradScaler::load_state_dict(const c10::IValue& state) {
   }
   DDP_CHECK(
       !state.isGenericDict() || !state.toGenericDict().empty(),
-      "GradScaler::load_state_dict: the state is empty: it may be that of a "
-      "scaler that was not enabled");
+      "GradScaler::load_state_dict: the state is empty: was it saved by a "
+      "disabled scaler?");
   const auto number = [&](const char* key) {
     return entry(state, key).toScalar();
   };

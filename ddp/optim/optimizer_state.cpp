@@ -133,7 +133,7 @@ class LoadedFields {
             (value.isTensor() && value.toTensor().defined() &&
              value.toTensor().numel() == 1),
         name,
-        "is no number");
+        "is not a number");
     return value.isTensor() ? value.toTensor().item<double>()
         : value.isBool()    ? static_cast<double>(value.toBool())
                             : value.toScalar().toDouble();
@@ -158,12 +158,12 @@ class LoadedFields {
     } else if (saved.isList()) {
       pair = saved.toListRef().vec();
     }
-    check(pair.size() == 2, name, "is no pair");
+    check(pair.size() == 2, name, "is not a pair");
     value = {number(name, pair[0]), number(name, pair[1])};
   }
   void load(const char* name, const c10::IValue& saved, std::string& value)
       const {
-    check(saved.isString(), name, "is no text");
+    check(saved.isString(), name, "is not a string");
     value = saved.toStringRef();
   }
   void load(const char* name, const c10::IValue& saved, at::Tensor& value)
@@ -172,7 +172,10 @@ class LoadedFields {
       value = at::Tensor();
       return;
     }
-    check(saved.isTensor() && saved.toTensor().defined(), name, "is no tensor");
+    check(
+        saved.isTensor() && saved.toTensor().defined(),
+        name,
+        "is not a tensor");
     const auto& tensor = saved.toTensor();
     check(
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
@@ -199,7 +202,7 @@ class LoadedFields {
   }
   template <typename Tensors>
   void load(const char* name, const c10::IValue& saved, Tensors& value) const {
-    check(saved.isList(), name, "is no list");
+    check(saved.isList(), name, "is not a list");
     value.clear();
     for (const c10::IValue& element : saved.toListRef()) {
       load(name, element, value.emplace_back());
@@ -260,8 +263,7 @@ GenericDict saved_states(const Optimizer& optimizer) {
 GenericDict dict_at(const IValue& value, const char* what) {
   DDP_CHECK_VALUE(
       value.isGenericDict(),
-      "load_optimizer_state: this is not an optimizer's state: {} is not a "
-      "dictionary",
+      "load_optimizer_state: invalid optimizer state: {} is not a dictionary",
       what);
   return value.toGenericDict();
 }
@@ -270,7 +272,7 @@ IValue value_at(const GenericDict& dict, const char* name) {
   const auto found = dict.find(name);
   DDP_CHECK_VALUE(
       found != dict.end(),
-      "load_optimizer_state: this is not an optimizer's state: it has no '{}'",
+      "load_optimizer_state: invalid optimizer state: it has no '{}'",
       name);
   return found->value();
 }
@@ -291,8 +293,8 @@ void parse_groups(
   const auto& groups = optimizer.param_groups();
   DDP_CHECK_VALUE(
       saved.isList() && saved.toListRef().size() == groups.size(),
-      "load_optimizer_state: this optimizer has {} groups of parameters, but "
-      "the state has {}",
+      "load_optimizer_state: this optimizer has {} parameter groups, but the "
+      "state has {}",
       groups.size(),
       saved.isList() ? std::to_string(saved.toListRef().size()) : "none");
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -327,8 +329,8 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   const auto dict = dict_at(saved, "it");
   DDP_CHECK_VALUE(
       dict.find(detail::kShard) == dict.end(),
-      "load_optimizer_state: this is one rank's part of a "
-      "ZeroRedundancyOptimizer's state, which only that optimizer can load");
+      "load_optimizer_state: the state is one rank's part of a "
+      "ZeroRedundancyOptimizer's, which only that optimizer can load");
   parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
   const auto states = dict_at(value_at(dict, "state"), "'state'");
   const auto parameters = all_parameters(optimizer);

@@ -171,7 +171,7 @@ JoinStep JoinState::notify_join_context(
     int64_t call) {
   DDP_CHECK_VALUE(
       call >= 0 && call < kCalls,
-      "Joinable::notify_join_context: call is {}",
+      "Joinable::notify_join_context: invalid `call` {}",
       call);
   const heartbeat::Activity activity("Join");
   const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -

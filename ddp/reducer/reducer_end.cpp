@@ -64,15 +64,15 @@ void ReducerImpl::report_reduced_nothing() {
   // Several ranks compare their parameters instead.
   if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
-        "ddp: a Reducer ends without having reduced anything: was each "
-        "backward under no_sync()?");
+        "ddp: a Reducer ended without reducing anything: was each backward "
+        "under no_sync()?");
   }
   if (backward.steps() == 0 && observers.module.is_gone()) {
     TORCH_WARN(
-        "ddp: a Reducer ends without having reduced anything, and its module "
-        "was destroyed. Was the net replaced (`net = Net();`) after the "
-        "Reducer was constructed? Then the trained net was not averaged over "
-        "ranks: construct the Reducer for the net that you train");
+        "ddp: a Reducer ended without reducing anything, and its module was "
+        "destroyed. Was the net replaced (`net = Net();`) after the Reducer "
+        "was constructed? Then the trained net was not averaged over ranks: "
+        "construct the Reducer for the net that you train");
   }
 }
 

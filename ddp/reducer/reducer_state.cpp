@@ -89,7 +89,7 @@ void check_same(
     };
     DDP_CHECK_VALUE(
         at(saved) == at(own),
-        "{}the state is of different parameters: number {} is {} in the state, "
+        "{}the state has different parameters: number {} is {} in the state, "
         "and {} here",
         kLoad,
         i,
@@ -178,7 +178,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
     for (const size_t index : order) {
       DDP_CHECK_VALUE(
           !parameters[index].sparse,
-          "{}the state is of different parameters: the gradient of {} is dense "
+          "{}the state has different parameters: the gradient of {} is dense "
           "in the state, and sparse here",
           kLoad,
           parameters[index].name());

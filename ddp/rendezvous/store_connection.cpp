@@ -125,7 +125,7 @@ StorePtr search(
     DDP_CHECK_WITH(
         DistNetworkError,
         Clock::now() < deadline,
-        "none of the {} ports from that one on has the store of this job",
+        "none of the {} ports from MASTER_PORT on has this job's store",
         environment.port_count);
   }
 }

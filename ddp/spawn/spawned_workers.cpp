@@ -137,11 +137,10 @@ int PassedSignals::next() const {
 
 FileDescriptor make_report_file() {
   const FileDescriptor file(check_call(
-      memfd_create("ddp-report", MFD_CLOEXEC),
-      "cannot create a report's file"));
+      memfd_create("ddp-report", MFD_CLOEXEC), "cannot create a report file"));
   // Not at 0 to 2, which may be free if the program has no standard streams.
   return FileDescriptor(check_call(
-      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot create a report's file"));
+      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot create a report file"));
 }
 
 SpawnedWorkers::~SpawnedWorkers() {

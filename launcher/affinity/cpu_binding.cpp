@@ -143,7 +143,7 @@ Cpus on_node(const Cpus& cpus, int node) {
       allowed.push_back(cpu.id);
     }
     refuse(
-        "a GPU is at NUMA node " + std::to_string(node) +
+        "a GPU is on NUMA node " + std::to_string(node) +
         ", whose CPUs are not available here (available: CPUs " +
         number_list(allowed) +
         "); widen the CPU affinity, or choose other GPUs");

@@ -147,7 +147,7 @@ void note_late_ranks(const GivenOptions& given, LaunchOptions* options) {
   if (given.count("nproc-per-node") == 0 &&
       std::any_of(words.begin() + 1, words.end(), is_ours)) {
     options->notes.push_back(
-        "--nproc-per-node comes after " + words.front() +
+        "--nproc-per-node follows " + words.front() +
         ", so it is an argument of the program, and one rank is started. Put "
         "it before the program");
   }

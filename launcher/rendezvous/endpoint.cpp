@@ -102,7 +102,7 @@ std::string joined(const Addresses& addresses) {
       "this node must serve the nodes' rendezvous at " +
           describe_endpoint(nodes.host, nodes.port) + ", but " + why + " (" +
           nodes.host + ": " + joined(addresses) +
-          "); --bind ADDRESS sets the address to listen at");
+          "); --bind ADDRESS sets the address to listen on");
 }
 
 std::string address_to_serve_at(
@@ -254,7 +254,7 @@ Listener listen_in_range(
   const bool has_range = nodes.first_port > 0;
   throw LaunchError(
       kExitInternal,
-      "cannot listen at " + numeric_address + ": " + error +
+      "cannot listen on " + numeric_address + ": " + error +
           (has_range ? " (--port-range " + std::to_string(nodes.first_port) +
                    "-" + std::to_string(nodes.last_port) + ")"
                      : ""));

@@ -257,8 +257,7 @@ TEST_CASE("a number of ranks that the program gets is noted", "[unit]") {
     REQUIRE(options.notes.size() == 1);
     CHECK_THAT(
         options.notes[0],
-        Has("--nproc-per-node comes after ./train") &&
-            Has("one rank is started"));
+        Has("--nproc-per-node follows ./train") && Has("one rank is started"));
   }
   const auto nested = "--nproc-per-node 2 ./train --nproc-per-node 3";
   CHECK(parse(words(nested)).notes.empty());

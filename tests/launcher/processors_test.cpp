@@ -318,7 +318,7 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
   root.add_gpus();
   CHECK_THAT(
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
-      Has("a GPU is at NUMA node 2, whose CPUs are not available "
+      Has("a GPU is on NUMA node 2, whose CPUs are not available "
           "here (available: CPUs 2-5,12,18,20-21)"));
 }
 

@@ -97,7 +97,7 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
     DDP_CHECK_VALUE(
         length <= std::numeric_limits<int>::max(),
-        "broadcast of a text of {} bytes over mpi; the maximum is 2 GiB",
+        "broadcast of {} bytes over mpi; the maximum is 2 GiB",
         length);
     result.resize(static_cast<size_t>(length));
     check_mpi(
@@ -155,13 +155,13 @@ std::shared_ptr<Communicator> adopt(
     std::chrono::milliseconds timeout) {
   DDP_CHECK_VALUE(
       handle && size == sizeof(MPI_Comm),
-      "an MPI_Comm of {} bytes, but those of the MPI that ddp was built with "
-      "have {}. Build ddp with the program's MPI",
+      "MPI_Comm has {} bytes, but {} in the MPI that ddp was built with. Build "
+      "ddp with the program's MPI",
       size,
       sizeof(MPI_Comm));
   DDP_CHECK_VALUE(
       mpi_running(),
-      "an MPI_Comm was passed, but MPI is not initialised, or finalised");
+      "an MPI_Comm was passed, but MPI is uninitialised or finalised");
   MPI_Comm comm = MPI_COMM_NULL;
   std::memcpy(&comm, handle, size);
   DDP_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was passed");

@@ -98,8 +98,8 @@ void check_thread() {
     DDP_THROW(
         DistBackendError,
         "the program initialised MPI for calls from its main thread only, but "
-        "this is another thread (backward on a GPU runs on one): initialise it "
-        "by MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
+        "this is another thread (backward on a GPU runs on one): call "
+        "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
   }
 }
 

@@ -42,7 +42,7 @@ Collective collective_of(const json& object) {
 
 Record record_of(const std::string& path, const json& object) {
   if (object.at("ddp_flight_record") != 1) {
-    throw std::runtime_error("it is of another version of ddp");
+    throw std::runtime_error("another version of ddp wrote it");
   }
   Record record;
   record.path = path;
@@ -64,8 +64,8 @@ void check_job(const std::vector<Record>& records) {
     if (one.size != other.size || one.rank == other.rank) {
       throw std::runtime_error(
           one.path + " and " + other.path +
-          " are of different jobs: one is of rank " + std::to_string(one.rank) +
-          " of " + std::to_string(one.size) + ", the other of rank " +
+          " are from different jobs: one is rank " + std::to_string(one.rank) +
+          " of " + std::to_string(one.size) + ", the other rank " +
           std::to_string(other.rank) + " of " + std::to_string(other.size));
     }
   }

@@ -41,7 +41,7 @@ struct Record {
 };
 
 /// The records in these files and folders, by rank. Throws `std::runtime_error`
-/// if a file cannot be read, or if the records are of different jobs.
+/// if a file cannot be read, or if the records are from different jobs.
 std::vector<Record> read_records(const std::vector<std::string>& paths);
 
 } // namespace ddp::command

@@ -74,7 +74,7 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
   DDP_CHECK_VALUE(
       state.defined() && state.scalar_type() == at::kByte && state.is_cpu() &&
           state.is_contiguous(),
-      "set_generator_state: a state is a tensor of uint8 on the CPU");
+      "set_generator_state: expected a uint8 tensor on the CPU");
   std::istringstream text(detail::to_string(state));
   Generator read;
   DDP_CHECK_VALUE(

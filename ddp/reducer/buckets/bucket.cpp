@@ -36,7 +36,7 @@ bool can_allocate(
         options.device(),
         " (",
         error.what_without_backtrace(),
-        "): it uses LibTorch's memory instead. DDP_DISABLE_COMM_MEM=1 does so "
+        "): using LibTorch's memory instead. DDP_DISABLE_COMM_MEM=1 does so "
         "from the start");
     return false;
   }

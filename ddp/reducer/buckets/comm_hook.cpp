@@ -35,8 +35,8 @@ c10::IValue CommHook::state_dict() const {
 void CommHook::load_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
       state.isNone(),
-      "load_state_dict: this communication hook has no state, but that of the "
-      "saved run had one: is it a different hook?");
+      "load_state_dict: this communication hook has no state, but the saved "
+      "run's hook had one: is it a different hook?");
 }
 
 c10::IValue CommHook::rank_state_dict() const {

@@ -57,8 +57,7 @@ struct Staging::Cuda {
 at::Tensor Staging::input(const at::Tensor& tensor) {
   if (tensor.is_cpu()) {
     DDP_CHECK_VALUE(
-        !cuda_,
-        "backend mpi: the tensors of one operation are on the CPU and a GPU");
+        !cuda_, "backend mpi: tensors must share one device, not CPU and GPU");
     return tensor;
   }
   DDP_CHECK_VALUE(
@@ -70,7 +69,7 @@ at::Tensor Staging::input(const at::Tensor& tensor) {
   }
   DDP_CHECK_VALUE(
       tensor.device() == cuda_->device,
-      "backend mpi: the tensors of one operation are on {} and {}",
+      "backend mpi: tensors must share one device, not {} and {}",
       cuda_->device,
       tensor.device());
   if (messages_ && cuda_aware()) {

@@ -138,7 +138,7 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   DDP_CHECK(
       seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
-      "the memory that another rank sent is not of a ddp rank");
+      "the memory that another rank sent is not ddp's");
   auto* begin = mmap(
       nullptr,
       size_,
