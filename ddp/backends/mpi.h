@@ -8,7 +8,7 @@
 
 namespace ddp::backends::mpi {
 
-/// The maximum number of elements of a message, which MPI counts in `int`.
+/// The maximum number of elements of a message; MPI counts elements in `int`.
 constexpr int64_t kLargestPiece = int64_t(1) << 30;
 
 /// Ranks that communicate over MPI: an `MPI_Comm` that this library owns.
@@ -30,32 +30,32 @@ class Communicator {
   virtual std::string broadcast(const std::string& text) = 0;
 
   /// A backend for CPU and CUDA tensors on a duplicate of this communicator, so
-  /// that its messages do not mix with others. It uses only the timeout of
-  /// `options`. Tensors of more than `largest` elements are passed to MPI in
-  /// pieces of this size. Collective.
+  /// that its messages do not mix with others. The backend uses only the
+  /// timeout of `options`. Tensors of more than `largest` elements are passed
+  /// to MPI in pieces of this size. Collective.
   virtual c10::intrusive_ptr<c10d::Backend> create(
       const BackendOptions& options,
       int64_t largest = kLargestPiece) = 0;
 };
 
-/// The functions of libddp_mpi, a separate library that is loaded on demand, so
-/// that ddp itself does not need MPI.
+/// The functions of libddp_mpi. This separate library is loaded on demand, so
+/// ddp itself does not need MPI.
 struct Library {
   /// The version of ddp to which the library belongs.
   const char* version;
 
-  /// Whether MPI is initialised in this process, and not finalised.
+  /// Whether MPI is initialized in this process, and not finalized.
   bool (*initialized)();
 
-  /// A duplicate of MPI_COMM_WORLD. If MPI is not initialised, initialises it,
-  /// and finalises it at the end of the process. Collective: this function and
+  /// A duplicate of MPI_COMM_WORLD. If MPI is not initialized, initializes MPI,
+  /// and finalizes MPI at the end of the process. Collective: this function and
   /// the communicator's functions throw `c10::DistBackendError` if not all
   /// ranks call them within `timeout`.
   std::shared_ptr<Communicator> (*world)(std::chrono::milliseconds timeout);
 
   /// A duplicate of the program's `MPI_Comm`, which is at `handle` and has
-  /// `size` bytes. Throws `c10::ValueError` if the MPI of this build represents
-  /// communicators differently. Collective, as `world`.
+  /// `size` bytes. Throws `c10::ValueError` if this build's MPI represents
+  /// communicators differently. Collective, like `world`.
   std::shared_ptr<Communicator> (*adopt)(
       const void* handle,
       size_t size,
@@ -63,11 +63,11 @@ struct Library {
 };
 
 /// Loads libddp_mpi once, from the folder of ddp's library or from the loader's
-/// search path. Throws `c10::Error` if it cannot be loaded or has another
-/// version.
+/// search path. Throws `c10::Error` if libddp_mpi cannot be loaded or has
+/// another version.
 const Library& library();
 
-/// The error that `library()` would throw; empty if there is none.
+/// The error that `library()` would throw; empty if `library()` would succeed.
 std::string unavailable();
 
 /// The name of the function that libddp_mpi exports for `library()`.

@@ -15,26 +15,27 @@ struct UsableGpus {
   /// The bus address of each GPU, in CUDA's order. Two processes with the same
   /// address share the GPU, even if its index differs between them.
   std::vector<std::string> bus_addresses;
-  /// Why there is no usable GPU; empty if the host has none.
+  /// The reason why this process cannot use the host's GPUs; empty if the host
+  /// has no GPU.
   std::string note;
 };
 
 UsableGpus usable_gpus();
 
-/// LibTorch's ProcessGroupNCCL, on streams of high priority;
-/// `eagerConnectSingleDevice` connects it for tensors on `device`. The first
-/// collective with a tensor on another GPU (for a model on several GPUs)
-/// connects the backend for that GPU. Contrary to LibTorch's default, an error
-/// or a timeout of a collective does not end the process: the caller must poll
-/// `getError`. Throws `c10::Error` if `available()` is false.
+/// Creates LibTorch's ProcessGroupNCCL, on streams of high priority;
+/// `eagerConnectSingleDevice` connects the backend for tensors on `device`. The
+/// first collective with a tensor on another GPU (for a model on several GPUs)
+/// connects the backend for that GPU. In contrast to LibTorch's default, an
+/// error or a timeout of a collective does not end the process; the caller must
+/// poll `getError`. Throws `c10::Error` if `available()` is false.
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device);
 
 /// Writes NCCL's flight record of this process to a file that `torchfrtrace`
-/// can read, and returns its path; empty if recording is off
+/// can read, and returns the file's path; empty if recording is off
 /// (TORCH_FR_BUFFER_SIZE=0). TORCH_FR_DUMP_TEMP_FILE sets the path, to which
-/// the rank is added.
+/// the rank is appended.
 std::string write_flight_record(int64_t rank);
 
 /// Clears the error of this thread's last CUDA call, which the next check of a

@@ -10,7 +10,7 @@
 namespace ddp::detail {
 
 /// Runs reductions that consist of several collectives, each of which needs the
-/// result of the previous one.
+/// result of the previous collective.
 ///
 /// Ranks must start a group's collectives in the same order. On the CPU,
 /// callbacks of futures cannot guarantee this order: they run in any order, on
@@ -38,7 +38,8 @@ class Rounds {
   ProcessGroup origin_;
   ProcessGroup own_;
   bool connected_ = false;
-  /// The destructor waits for the reduction in progress, and drops the others.
+  /// The destructor waits for the reduction in progress, and drops the other
+  /// reductions.
   std::optional<c10::ThreadPool> thread_;
 };
 

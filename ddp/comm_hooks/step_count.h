@@ -4,10 +4,10 @@
 
 namespace ddp::detail {
 
-/// Counts the backwards in which a hook is called.
+/// Counts the backward passes in which a hook is called.
 class StepCount {
  public:
-  /// The number of backwards before the backward of `bucket`.
+  /// The number of backward passes before the backward pass of `bucket`.
   int64_t before(const GradBucket& bucket) {
     if (bucket.iteration != iteration_) {
       iteration_ = bucket.iteration;
@@ -20,7 +20,7 @@ class StepCount {
     return begun_;
   }
 
-  /// Continues the count after `begun` backwards.
+  /// Continues the count after `begun` backward passes.
   void set(int64_t begun) {
     begun_ = begun;
     iteration_ = -1;
@@ -28,7 +28,7 @@ class StepCount {
 
  private:
   int64_t begun_ = 0;
-  /// The number of the last backward, as counted by the Reducer.
+  /// The number of the last backward pass, as counted by the Reducer.
   int64_t iteration_ = -1;
 };
 

@@ -14,10 +14,10 @@
 
 namespace ddp::command {
 
-/// Passes the contents of the files to `parse`; in a folder, the files whose
+/// Passes the contents of each file to `parse`; a folder means its files whose
 /// names match `form`. Throws `std::runtime_error` with the path if `parse`
-/// throws (the file is not `noun`), a file cannot be read, or a folder has
-/// none.
+/// throws (the file is not a `noun`), a file cannot be read, or a folder has no
+/// matching file.
 inline void read_json_files(
     const std::vector<std::string>& paths,
     const char* form,

@@ -41,14 +41,14 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// A program's `main`: runs `run`, and prints an error if it throws or if its
-/// output is lost.
+/// Implements a program's `main`: calls `run`, and prints an error if `run`
+/// throws or its output cannot be written.
 inline int run_program(
     const std::string& program,
     int (*run)(int argc, char** argv),
     int argc,
     char** argv) {
-  // A closed pipe, as with `| head`, ends the program.
+  // A closed pipe, as with `| head`, must end the program.
   std::signal(SIGPIPE, SIG_DFL);
   try {
     const int code = run(argc, argv);

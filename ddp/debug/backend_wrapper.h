@@ -4,19 +4,20 @@
 
 namespace ddp::debug {
 
-/// Returns `backend`, which connects the ranks of `group`, or, if DDP_DEBUG is
-/// not "off", a wrapper that records or compares its calls.
+/// Returns `backend`, which connects the ranks of `group`. If DDP_DEBUG is not
+/// "off", returns a wrapper that records or compares the backend's calls
+/// instead.
 c10::intrusive_ptr<c10d::Backend> wrap_backend(
     const detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend);
 
-/// The backend inside a wrapper of `wrap_backend`.
+/// Returns the backend inside the wrapper that `wrap_backend` returned.
 const c10d::Backend& unwrap_backend(const c10d::Backend& backend);
 
 /// Logs a line about the new group, on rank 0 if DDP_DEBUG is not "off".
 void log_group(const detail::ProcessGroupImpl& group);
 
-/// As above, for a new Reducer.
+/// Same as above, for a new Reducer.
 void log_reducer(
     const ProcessGroup& group,
     const std::string& name,

@@ -6,12 +6,12 @@
 
 namespace ddp::debug {
 
-/// Compares the next calls of the ranks of a group. It uses only the store, and
-/// thus works with every backend.
+/// Compares the next calls of a group's ranks over the store, which works with
+/// every backend.
 class CollectiveFingerprint {
  public:
   /// `store` must have separate keys for this object. `failure_store` may be
-  /// null; `scope` is the group's name in it.
+  /// null; `scope` is the group's name in the failure store.
   CollectiveFingerprint(
       c10::intrusive_ptr<c10d::Store> store,
       std::shared_ptr<detail::FailureStore> failure_store,
@@ -26,15 +26,15 @@ class CollectiveFingerprint {
   /// Returns when all ranks have reached their `sequence`th collective with the
   /// same call, which is `number` in the record. If the calls differ, all ranks
   /// throw `c10::ValueError` with the same text: each rank's call, and one
-  /// stack for each call. Throws `c10::DistBackendError` with the ranks that
-  /// have not arrived in time, or that have failed. If the store has ended,
-  /// nothing is compared: rank 0 has ended too, and the collective reports
-  /// this. Collective.
+  /// stack for each call. Throws a `c10::DistBackendError` that names the ranks
+  /// that have not arrived in time or have failed. If the store has ended,
+  /// compares nothing: rank 0 has ended too, and the collective itself reports
+  /// its end. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:
-  /// Returns the result of `request` to the store; throws if the store has
-  /// ended, or does not answer within the group's timeout.
+  /// Sends `request` to the store and returns the result. Throws if the store
+  /// has ended or does not answer within the group's timeout.
   template <typename Request>
   auto ask(Request request) const;
   std::string key(int64_t sequence, int64_t rank) const;
@@ -45,7 +45,7 @@ class CollectiveFingerprint {
   [[noreturn]] void abort_call(const std::string& reason, uint64_t number)
       const;
   std::string absent(int64_t sequence) const;
-  /// Throws with the ranks' calls, by rank, if they differ.
+  /// If the ranks' calls differ, throws an error that lists the calls by rank.
   void compare(
       int64_t sequence,
       const std::vector<std::string>& said,

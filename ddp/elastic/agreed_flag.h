@@ -5,8 +5,8 @@
 
 namespace ddp::detail {
 
-/// A flag that any rank can set and all ranks see in the same step, at almost
-/// no cost: an all-reduce in host memory runs during the step.
+/// A flag that any rank can set and all ranks read in the same step. The cost
+/// is small: an all-reduce in host memory runs during the step.
 class AgreedFlag {
  public:
   /// `operation` is for error messages.
@@ -16,8 +16,8 @@ class AgreedFlag {
   ~AgreedFlag();
 
   /// Sends `own` to the other ranks, and returns whether any rank passed true
-  /// in the previous call; in a group of one, returns `own`. Do not call it
-  /// again after it returned true. Collective; throws as collectives do.
+  /// in the previous call; in a group of one, returns `own`. Do not call this
+  /// again after it has returned true. Collective; throws like a collective.
   bool exchange(bool own);
 
   /// Waits at most a second for the all-reduce of the last call, which all

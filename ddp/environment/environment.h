@@ -7,7 +7,7 @@
 namespace ddp {
 
 /// This process's position in the job, from the program, its launcher and the
-/// environment. `world_size == 1` is a single process.
+/// environment. `world_size == 1` means a single process.
 struct LaunchEnvironment {
   /// The source of the values, for messages; may be empty.
   std::string source;
@@ -17,40 +17,41 @@ struct LaunchEnvironment {
   int64_t world_size = 1;
   /// The rank among the processes of this host, if the launcher set it.
   std::optional<int64_t> local_rank;
-  /// The address of the ranks' store. Empty and 0 for a single process, or if
-  /// the address is not set: then rank 0 must choose one and send it to the
-  /// others.
+  /// The address of the ranks' store. Empty, with port 0, for a single process
+  /// or if no address is set; rank 0 must then choose an address and send it to
+  /// the other ranks.
   std::string master_addr;
   int64_t master_port = 0;
-  /// The number of ports from `master_port` on: rank 0 listens at the first
-  /// free port, and the others try all.
+  /// The number of ports from `master_port` on: rank 0 listens on the first
+  /// free port, and the other ranks try all ports.
   int64_t port_count = 1;
   /// The network interface that the user chose; may be empty.
   std::string interface;
   /// Whether the launcher serves the key-value store, so that rank 0 is also a
   /// client (TORCHELASTIC_USE_AGENT_STORE=True: torchrun, ddprun).
   bool launcher_hosts_store = false;
-  /// A listening socket for a `master_port` that rank 0 chose.
+  /// A listening socket for the `master_port` that rank 0 chose.
   std::optional<int> store_descriptor;
   /// Key prefix of this attempt to run the job. A launcher that restarts its
   /// workers may keep one store for all attempts; without a prefix, the new
-  /// ranks would read the addresses of ended ones.
+  /// ranks would read the addresses of ended ranks.
   std::string attempt;
 };
 
-/// The lookup in this process's environment.
+/// Returns a lookup in this process's environment.
 EnvironmentLookup process_environment();
 
-/// The value of an integer variable. Throws `c10::ValueError` if it is not an
-/// integer from `min` to `max`.
+/// The value of an integer variable. Throws `c10::ValueError` if the value is
+/// not an integer from `min` to `max`.
 std::optional<int64_t> integer_variable(
     const EnvironmentLookup& lookup,
     const char* name,
     int64_t min,
     int64_t max);
 
-/// A PMIx server's data about a job that it started. If a process of an mpirun
-/// executes a second program, the server knows only the rank of this program.
+/// A PMIx server's data about a job that the server started. If a process of
+/// mpirun executes a second program, the server provides only the rank for this
+/// program.
 struct PmixJob {
   int64_t rank = 0;
   std::optional<int64_t> size;
@@ -58,20 +59,22 @@ struct PmixJob {
   std::optional<int64_t> local_size;
 };
 
-/// Queries this process's PMIx server; none if there is no server.
+/// Queries this process's PMIx server; returns `std::nullopt` without a server.
 using PmixQuery = std::function<std::optional<PmixJob>()>;
 
 /// Combines `options`, which take precedence, with the variables that a
-/// launcher set. `pmix` is queried if only PMIX_RANK is set, which does not
-/// give the number of ranks. Throws `c10::ValueError` with names and values if
-/// a variable is missing, cannot be read, or contradicts another.
+/// launcher set. `pmix` is queried if only PMIX_RANK is set, since PMIX_RANK
+/// does not include the number of ranks. Throws `c10::ValueError` with names
+/// and values if a variable is missing, cannot be parsed, or contradicts
+/// another variable.
 ///
 /// The order of sources is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
 /// MASTER_PORT if all are set (torchrun, ddprun); Open MPI, MPICH and Intel
 /// MPI, MVAPICH, PALS, Flux; PMIx; Slurm within a step; RANK and WORLD_SIZE
-/// alone. Slurm's variables are ignored if others are set, since mpirun's
-/// processes inherit them from the script. Source: torch.distributed's env://
-/// rendezvous and the launchers' documentation.
+/// alone. Slurm's variables are ignored if other launchers' variables are set,
+/// since mpirun's processes inherit Slurm's variables from the batch script.
+/// Source: torch.distributed's env:// rendezvous and the launchers'
+/// documentation.
 LaunchEnvironment read_launch_environment(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup = process_environment(),
@@ -79,7 +82,7 @@ LaunchEnvironment read_launch_environment(
 
 /// Sets the unset `options` from DDP_BACKEND, DDP_DEVICE, DDP_TIMEOUT,
 /// DDP_WAIT_NOTICE, DDP_CHECK_REPLICAS, DDP_INTERFACE and DDP_SHARE_GPUS.
-/// Throws `c10::ValueError` if one of them cannot be read.
+/// Throws `c10::ValueError` if a variable cannot be parsed.
 ProcessGroupOptions complete_options(
     ProcessGroupOptions options,
     const EnvironmentLookup& lookup = process_environment());

@@ -11,7 +11,7 @@ struct LaunchSource {
     kExplicit,
     /// A launcher that does not set the store's address.
     kLauncher,
-    /// As above, but Slurm lists the hosts of the processes.
+    /// Slurm, which does not set the store's address, but lists the hosts.
     kSlurm,
   };
 
@@ -27,8 +27,9 @@ struct LaunchSource {
   std::string note;
 };
 
-/// Finds the source, in the order that `read_launch_environment` documents,
-/// with the same exceptions; none for a process without a launcher.
+/// Finds the source in the order that `read_launch_environment` documents, and
+/// throws the same exceptions. Returns `std::nullopt` for a process without a
+/// launcher.
 std::optional<LaunchSource> find_launch_source(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,

@@ -4,8 +4,9 @@
 
 namespace ddp::detail {
 
-/// A message about a variable whose name is similar to a variable of ddp; empty
-/// if there is none. `variables` are "NAME=VALUE", null-terminated.
+/// Returns a message about a variable whose name resembles that of a ddp
+/// variable; empty if none does. `variables` contains "NAME=VALUE" strings and
+/// ends with a null pointer.
 std::string misspelt_variable(const char* const* variables);
 
 } // namespace ddp::detail

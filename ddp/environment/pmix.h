@@ -4,21 +4,21 @@
 
 namespace ddp::detail {
 
-/// Asks the PMIx server that started this process (mpirun, prterun, srun with
-/// --mpi=pmix) for its job. None if there is no server, or no libpmix.so.2,
-/// which this function loads.
+/// Queries the PMIx server that started this process (mpirun, prterun, srun
+/// with --mpi=pmix) about its job. Loads libpmix.so.2. Returns `std::nullopt`
+/// if the server or the library is missing.
 ///
 /// The connection lasts until the process exits. With Open MPI 4.1, a process
-/// that exits without closing it ends the job, and a process that closes it can
-/// no longer initialise MPI.
+/// that exits without closing the connection ends the job, and a process that
+/// closes the connection can no longer initialize MPI.
 std::optional<PmixJob> pmix_job();
 
-/// The reason for which there is no job; empty if there is one.
+/// The reason why `pmix_job` found no job; empty if it found a job.
 std::string pmix_unavailable();
 
-/// Returns the text of rank 0 on every rank. Collective over the whole job.
-/// Throws `c10::DistNetworkError` if not all ranks have arrived within
-/// `timeout`, or if the server fails.
+/// Returns rank 0's text on every rank. Collective over the whole job. Throws
+/// `c10::DistNetworkError` if not all ranks have arrived within `timeout`, or
+/// if the server fails.
 std::string pmix_broadcast(
     const std::string& text,
     std::chrono::milliseconds timeout);

@@ -19,7 +19,7 @@ struct Call {
   bool alike = true;
   int64_t bytes = 0;
 
-  /// "all_reduce(SUM) of float32 [4, 3]".
+  /// Returns text such as "all_reduce(SUM) of float32 [4, 3]".
   std::string text() const;
   /// The part of the text that must be equal on all ranks.
   std::string signature() const;

@@ -7,15 +7,15 @@ namespace ddp::debug {
 /// The level that DDP_DEBUG selects.
 enum class DebugLevel {
   kOff,
-  /// "info": a record of the last collectives, and a line for each group and
-  /// Reducer.
+  /// "info": keeps a record of the last collectives, and logs a line for each
+  /// group and Reducer.
   kInfo,
-  /// "detail": as "info"; in addition, ranks compare their calls before they
-  /// run.
+  /// "detail": like "info"; in addition, ranks compare collectives before
+  /// running them.
   kDetail
 };
 
-/// Throws `c10::ValueError` if DDP_DEBUG is none of "off", "info", "detail".
+/// Throws `c10::ValueError` unless DDP_DEBUG is "off", "info" or "detail".
 DebugLevel debug_level(const EnvironmentLookup& lookup = process_environment());
 
 } // namespace ddp::debug

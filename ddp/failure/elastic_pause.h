@@ -7,11 +7,11 @@ struct ElasticPage;
 }
 
 /// The pauses in which ddprun changes the group of a rank of `ddp::elastic`
-/// (see ElasticPage). Without ddprun, or in a job of one node, there are none.
+/// (see ElasticPage). Without ddprun, or in a job of one node, no pauses occur.
 /// All functions are thread-safe.
 namespace ddp::detail::elastic_pause {
 
-/// Sets the memory shared with ddprun; null for none.
+/// Sets the memory shared with ddprun; null means no memory.
 void attach(ElasticPage* page) noexcept;
 
 /// Sets whether ddprun may request pauses of this rank.
@@ -19,14 +19,14 @@ void set_possible(bool possible) noexcept;
 /// Whether ddprun may ever request a pause.
 bool may_come() noexcept;
 
-/// Whether a pause was requested that this rank has not begun.
+/// Whether ddprun has requested a pause that this rank has not begun.
 bool is_asked() noexcept;
-/// Waits up to `time` for such a request; returns immediately if no pause can
-/// be requested.
+/// Waits up to `time` for a request; returns immediately if ddprun cannot
+/// request a pause.
 bool is_asked_within(std::chrono::milliseconds time) noexcept;
-/// The time that a rank whose peers have ended waits for a request.
+/// How long a rank whose peers have ended waits for a request.
 std::chrono::milliseconds loss_patience() noexcept;
-/// The time that a rank may take to its next step after a request.
+/// How long a rank may take to reach its next step after a request.
 std::chrono::milliseconds step_patience() noexcept;
 
 /// Ends this rank's waits for other ranks, in all groups, until the pause.
@@ -34,7 +34,7 @@ void end_waits() noexcept;
 bool waits_are_ended() noexcept;
 
 /// Reports that this rank has left its group, and returns when the pause is
-/// over, with the variables of the next group in the environment. No other
+/// over. The variables of the next group are then in the environment. No other
 /// thread may read the environment meanwhile.
 void make();
 

@@ -16,11 +16,12 @@ class Store;
 
 namespace ddp::detail {
 
-/// The failure that a rank reported to the others.
+/// A failure that a rank reported to the other ranks.
 struct Failure {
   std::string scope;
-  /// The rank in the group that reads the failure, or in the root group if the
-  /// reading group does not contain it; `size` is the size of that group.
+  /// The failed rank in the group that reads the failure, or in the root group
+  /// if the reading group does not contain the rank; `size` is the size of that
+  /// group.
   int64_t rank = 0;
   int64_t size = 1;
   std::string host;
@@ -40,12 +41,12 @@ struct WaitState {
   std::string id;
 };
 
-/// The state of a rank while others wait.
+/// The state of a rank while other ranks wait.
 struct WaitStatus {
   /// Whether the rank has started as many collectives as the waiting ranks.
   bool came = false;
-  /// The call in which the rank waits, in any group; empty if it does not wait,
-  /// or has not waited long.
+  /// The call in which the rank waits, in any group; empty if the rank does not
+  /// wait, or has not waited long.
   std::string call;
 
   bool operator==(const WaitStatus& other) const {
@@ -57,16 +58,16 @@ struct WaitStatus {
 ///
 /// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of
 /// its first duplicate, "/1_0" the part with color 0 of a split. A failure
-/// concerns its group and all groups made from it.
+/// concerns its group and all groups made from that group.
 ///
-/// No function throws, and each is bounded in time: requests run on separate
-/// threads, over a separate connection. If the store has ended, nothing is
-/// reported or found.
+/// No function throws, and each function returns in bounded time: requests run
+/// on separate threads, over a separate connection. If the store has ended,
+/// functions report and find nothing.
 class FailureStore {
  public:
-  /// Returns null if the store is not suitable. With `hosts_store`, the store
-  /// ends with this process, which therefore gives the others up to 5 s to read
-  /// its report.
+  /// Returns null if the store is not suitable. If `hosts_store` is true, the
+  /// store ends with this process, so this process waits up to 5 s for the
+  /// other ranks to read its report.
   static std::shared_ptr<FailureStore> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
@@ -78,34 +79,34 @@ class FailureStore {
     return root_rank_;
   }
 
-  /// Whether the store is known to have ended, and rank 0 of the root group,
-  /// which ends with it, is a member of the group.
+  /// Whether the store is known to have ended and the group contains rank 0 of
+  /// the root group, which ends with the store.
   bool has_lost_rank_0() const;
 
   /// The failure store for a part of this group: the members with these ranks.
   std::shared_ptr<FailureStore> of(const std::vector<int64_t>& ranks) const;
 
-  /// Reports a failure. Returns when the others can read it, or after some
-  /// seconds.
+  /// Reports a failure. Returns when the other ranks can read the failure, or
+  /// after a few seconds.
   void report(
       const std::string& scope,
       const std::string& text,
       Failure::Kind kind = Failure::Kind::kOwn);
 
-  /// Reports a consequence. Returns the text of the list's first consequence
-  /// from line `since` on, in this group, its parent groups, or groups made
-  /// from it. All ranks get the same text.
+  /// Reports a consequence. From line `since` of the list on, returns the text
+  /// of the first consequence in this group, its parent groups, or groups made
+  /// from this group. All ranks get the same text.
   std::string report_consequence(
       const std::string& scope,
       const std::string& text,
       size_t since);
 
   /// The other ranks' failures that concern `scope`, in order. Takes one round
-  /// trip if there are none.
+  /// trip if no rank has failed.
   std::vector<Failure> read(const std::string& scope);
 
   /// Publishes that this rank waits in `call` and has started `number`
-  /// collectives. Returns nothing if the store does not answer.
+  /// collectives. Returns `std::nullopt` if the store does not answer.
   std::optional<WaitState> mark_waiting(
       const std::string& scope,
       int64_t number,
@@ -119,8 +120,8 @@ class FailureStore {
   std::vector<WaitStatus> wait_status(const std::string& scope, int64_t number);
 
   /// Returns whether this rank may report its wait, because no reported wait of
-  /// another rank continues. Then no other rank may report one until this wait
-  /// ends.
+  /// another rank continues. If so, no other rank may report a wait until this
+  /// wait ends.
   bool may_report_wait(const WaitState& state);
 
  private:
@@ -152,7 +153,7 @@ class FailureStore {
   bool hosts_store_;
   /// The members of the group, as ranks of the root group.
   std::vector<int64_t> members_;
-  /// The lines before this number have been drained.
+  /// All lines before this number have been drained.
   std::atomic<size_t> told_{0};
 };
 

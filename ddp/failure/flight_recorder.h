@@ -5,24 +5,23 @@
 /// The last collectives of this process, in preallocated memory, so that signal
 /// handlers can write them to a file.
 ///
-/// There is one recorder for the process, not one per group, and it is global,
-/// since signal handlers can use only global data. All functions are
-/// thread-safe.
+/// A process has one recorder for all groups. The recorder is global, since
+/// signal handlers can use only global data. All functions are thread-safe.
 namespace ddp::debug::flight_recorder {
 
 constexpr size_t kCapacity = 1000;
 
 enum class State { kChecking, kStarted, kCompleted, kFailed };
 
-/// Begins to record; only the first call has an effect. Dumps go to
+/// Starts recording; only the first call has an effect. Dumps go to
 /// "rank_<rank>.json" in the folder that DDP_DEBUG_FOLDER names, by default
 /// "ddp-debug" in the working directory; an earlier job's file of this name is
-/// removed. From now on, SIGUSR1 writes a dump. SIGTERM, by which launchers
-/// stop the ranks of a failed job, also writes one, and then ends the process.
-/// A signal that already has a handler is not changed.
+/// removed. From now on, SIGUSR1 writes a dump. SIGTERM, with which launchers
+/// stop the ranks of a failed job, also writes a dump, and then ends the
+/// process. Signals that already have a handler are not changed.
 void enable(int64_t rank, int64_t size);
 
-/// The group and the rank that make a call.
+/// The group and the rank of a call.
 struct Caller {
   std::string group;
   std::string backend;
@@ -30,25 +29,24 @@ struct Caller {
   int64_t size = 1;
 };
 
-/// Records the start of a call. `sequence` is its number among the group's
-/// collectives, from 1, or 0 for a message between two ranks. Returns the
-/// number that identifies the call.
+/// Records the start of a call. `sequence` is the call's number among the
+/// group's collectives, from 1, or 0 for a message between two ranks. Returns
+/// the number that identifies the call.
 uint64_t began(const Caller& caller, int64_t sequence, const Call& call);
 
-/// Sets the state of a call, if it is still in the record.
+/// Sets the state of a call if the call is still in the record.
 void is_now(uint64_t number, State state) noexcept;
 
-/// Writes the record to the file, which other processes see complete or not at
-/// all. Does nothing if nothing is recorded, or in a forked child process.
-/// Async-signal-safe.
+/// Writes the record to the file atomically. Does nothing if the record is
+/// empty, or in a forked child process. Async-signal-safe.
 void dump(const char* reason) noexcept;
 
-/// As above, for an operation that has failed. `error` remains the reason in
-/// the record even if the process crashes later. Returns a text with the path
-/// for the end of the error message, or an empty text.
+/// Same as above, for an operation that has failed. `error` remains the reason
+/// in the record even if the process crashes later. Returns text with the path
+/// for the end of the error message, or an empty string.
 std::string dump_for(const std::string& error);
 
-/// As above, and marks the call as failed.
+/// Same as above, and marks the call as failed.
 inline std::string dump_for(uint64_t number, const std::string& error) {
   is_now(number, State::kFailed);
   return dump_for(error);

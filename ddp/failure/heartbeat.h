@@ -16,40 +16,40 @@ class SignalSafeBuffer;
 /// thread-safe.
 namespace ddp::detail::heartbeat {
 
-/// Attaches to the memory of ddprun, if DDP_HEARTBEAT_FD names it; child
-/// processes do not inherit it. Any other descriptor is ignored.
+/// Attaches to ddprun's memory if DDP_HEARTBEAT_FD names its descriptor, which
+/// child processes do not inherit. Any other descriptor is ignored.
 void attach() noexcept;
 
-/// This rank's first group is formed.
+/// Reports that this rank's first group has formed.
 void joined() noexcept;
 
-/// A collective has failed because of another rank. Later ones will fail for
-/// the same reason, until the next group is formed.
+/// Reports that a collective has failed because of another rank. Later
+/// collectives will fail for the same reason until the next group has formed.
 void failed_by_another() noexcept;
 
-/// A reduction of gradients is complete, the Reducer's `number`th: "after step
-/// 12".
+/// Reports that the Reducer's reduction `number` is complete: "after step 12".
 void stepped(int64_t number) noexcept;
 
-/// The reduction of a bucket begins: "bucket 3 of 5, step 12", and `owner`.
+/// Reports that the reduction of a bucket begins: "bucket 3 of 5, step 12",
+/// followed by `owner`.
 void began_bucket(
     size_t place,
     size_t count,
     int64_t step,
     std::string_view owner = {}) noexcept;
 
-/// Records other progress.
+/// Reports other progress.
 void beat() noexcept;
 
-/// While an Activity exists, the program is in a call: "barrier"; then "after
-/// barrier". A nested call also shows the program's call:
-/// "save_checkpoint("net.pt"): broadcast".
+/// Reports a call of the program: "barrier" while the Activity exists, and then
+/// "after barrier". For a nested call, the report also names the program's
+/// call: "save_checkpoint("net.pt"): broadcast".
 class Activity {
  public:
   /// `object`, such as a file's name, must live as long as this object.
   explicit Activity(const char* name, std::string_view object = {}) noexcept;
-  /// A collective of `count` elements: "all_reduce of 1 Double", or, if it has
-  /// a root, "broadcast of 1 Double from rank 2".
+  /// A collective of `count` elements: "all_reduce of 1 Double", or, with a
+  /// root, "broadcast of 1 Double from rank 2".
   Activity(
       const char* name,
       int64_t count,
@@ -77,12 +77,12 @@ class Activity {
 
 /// The last reported values. These functions are async-signal-safe.
 int64_t last_step() noexcept;
-/// Copies the activity, null-terminated; `size` must be above 0.
+/// Copies the activity, null-terminated; `size` must be positive.
 void copy_activity(char* text, size_t size) noexcept;
 
 /// Copies the program's call on this thread if the current activity is nested
-/// in it: "save_checkpoint("net.pt")"; otherwise an empty text. Null-terminated
-/// as in `copy_activity`.
+/// in that call: "save_checkpoint("net.pt")"; otherwise an empty string.
+/// Null-terminated, like `copy_activity`.
 void copy_caller(char* text, size_t size) noexcept;
 
 } // namespace ddp::detail::heartbeat

@@ -7,28 +7,28 @@
 
 namespace ddp::detail {
 
-/// The options of the backend `name` of a group, if it connects all ranks.
+/// The options for a backend `name` that connects all ranks of a group.
 backends::BackendOptions backend_options(
     const ProcessGroupImpl& group,
     const std::string& name);
 
-/// Returns a text about a rank whose process has ended, or an empty text.
+/// Returns a message about a rank whose process has ended, or an empty string.
 using LivenessCheck = std::function<std::string()>;
 
-/// As `connect` of process_group_impl.h, for a group whose ranks are already
-/// known from another group.
+/// Same as `connect` in process_group_impl.h, for a group made from another
+/// group.
 void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness);
 
-/// A text about one of these ranks that has ended, if the backend can detect
-/// it; otherwise an empty text.
+/// Returns a message about one of these ranks that has ended, if the backend
+/// can detect the end; otherwise an empty string.
 std::string ended_rank(
     const ProcessGroupImpl& group,
     const std::vector<int64_t>& ranks);
 
-// Each function creates a backend of a group whose other members are set. It
-// throws like the group's collectives if the ranks are not connected within the
-// timeout, or if another rank fails. Collective over the ranks that `options`
-// name.
+// Each function creates a backend for a group whose other members are set. If
+// the ranks are not connected within the timeout, or another rank fails, the
+// function throws like the group's collectives. Collective over the ranks in
+// `options`.
 
 c10::intrusive_ptr<c10d::Backend> connect_over_gloo(
     ProcessGroupImpl& group,
@@ -39,7 +39,8 @@ c10::intrusive_ptr<c10d::Backend> connect_over_shm(
     const backends::BackendOptions& options,
     const LivenessCheck& check_liveness = nullptr);
 
-/// Shared memory within hosts and gloo between them. Collective over the group.
+/// Connects ranks over shared memory within hosts and over gloo between hosts.
+/// Collective over the group.
 c10::intrusive_ptr<c10d::Backend> connect_by_hosts(ProcessGroupImpl& group);
 
 } // namespace ddp::detail

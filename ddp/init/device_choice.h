@@ -12,8 +12,8 @@ struct LocalPosition {
 };
 
 /// Finds a rank's position by comparing hosts. A local rank from the launcher
-/// takes precedence: the launcher may know containers that look like one host
-/// or several.
+/// takes precedence, since containers may make one host look like several, or
+/// several hosts like one.
 LocalPosition local_position(
     const std::vector<RankInfo>& members,
     int64_t rank);
@@ -27,17 +27,19 @@ struct DeviceChoice {
   c10::Device device = c10::Device(c10::kCPU);
   /// "gloo", "nccl", "mpi", "shm" or "hierarchical".
   std::string backend = "gloo";
-  /// One line about why the CPU was chosen if the program did not request it.
+  /// A line that explains why the CPU was chosen, if the program did not
+  /// request the CPU.
   std::string note;
 };
 
 /// Chooses the backend and the device from the data of all ranks, so that all
-/// ranks choose the same kind. They use GPUs if the program requests or allows
-/// GPUs and each rank can have a separate one, otherwise the CPU (see
+/// ranks choose the same kind. Ranks use GPUs if the program requests or allows
+/// GPUs and each rank can have a separate GPU; otherwise they use the CPU (see
 /// `cpu_backend`). `options` must be complete (see `complete_options`) and
 /// equal on all ranks, except the index of a device, which is in `members`.
 /// Throws `c10::ValueError` if a requested GPU or shared memory is not
-/// available, or if two ranks would use a GPU that they may not share.
+/// available, or if two ranks would use the same GPU without permission to
+/// share it.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<RankInfo>& members,

@@ -15,7 +15,8 @@
 
 namespace ddp::detail {
 
-/// A group whose collectives run on a GPU, as seen by the watchdog thread.
+/// A group whose collectives run on a GPU, and which the watchdog thread
+/// checks.
 class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
  public:
   WatchedGroup(
@@ -24,10 +25,10 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
 
   /// The time between two checks.
   std::chrono::milliseconds interval() const;
-  /// Checks for signs of a failure. If there are any, another thread finds the
-  /// reason and ends the group, which may take long.
+  /// Checks for signs of a failure. If the check finds any, another thread
+  /// determines the reason and ends the group, which may take long.
   void look();
-  /// Returns when no thread reads the group any more. Takes up to ten seconds
+  /// Returns when no thread reads the group any longer. Takes up to ten seconds
   /// if an abort has begun.
   void stop();
 
@@ -47,15 +48,15 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
   const std::future<void> stopped_ = stop_.get_future();
   /// Held while the group is read; guards the members below.
   std::mutex mutex_;
-  /// Whether the group has been stopped, or ended.
+  /// Whether `stop` was called or the group has ended.
   bool over_ = false;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
-  /// The launch that was in progress at the last check; -1 for none.
+  /// The launch that was in progress at the last check; -1 if none was.
   int64_t seen_launch_ = -1;
 };
 
-/// The thread that checks a group and all groups made from it. It starts with
-/// the first group.
+/// The thread that checks a group and all groups made from that group. The
+/// thread starts with the first group.
 class WatchdogThread {
  public:
   WatchdogThread() = default;
@@ -76,17 +77,17 @@ class WatchdogThread {
   std::thread thread_;
 };
 
-/// While a Watchdog exists, it ends collectives of a group that would not end
-/// by themselves.
+/// Ends those collectives of a group that would not end by themselves, while
+/// the Watchdog exists.
 ///
 /// A thread that waits for a collective also checks the failure store; a GPU's
-/// stream, or a thread that waits for the stream, cannot. In their place, the
-/// watchdog checks whether another rank has failed, or whether the backend has
-/// found an error (a timeout, a lost connection). It also checks whether a
-/// launch takes longer than a collective may, or the store has ended with
-/// rank 0. In these cases it breaks the group, reports to the other ranks, and
-/// aborts the backend: its kernels end, their results are invalid, and the
-/// group's next use throws the reason.
+/// stream, or a thread that waits for the stream, cannot. Instead, the watchdog
+/// checks whether another rank has failed, or whether the backend has found an
+/// error (a timeout, a lost connection). The watchdog also checks whether a
+/// launch exceeds the timeout of a collective, or the store has ended with rank
+/// 0. In these cases the watchdog breaks the group, reports to the other ranks,
+/// and aborts the backend: the backend's kernels end, their results are
+/// invalid, and the next use of the group throws the reason.
 class Watchdog {
  public:
   /// `group` must outlive the watchdog, which only reads and breaks it.

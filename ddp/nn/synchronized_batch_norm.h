@@ -4,8 +4,8 @@
 
 namespace ddp::detail {
 
-/// The state of a batch-norm. Weight and bias are undefined if there are none;
-/// running statistics are undefined if they are not tracked.
+/// The state of a batch-norm. Weight and bias are undefined for a layer without
+/// them; running statistics are undefined if they are not tracked.
 struct BatchNormState {
   at::Tensor weight;
   at::Tensor bias;
@@ -13,10 +13,10 @@ struct BatchNormState {
   at::Tensor running_var;
 };
 
-/// Batch-norm of `input` (N, C, ...) with the mean and variance over the
-/// batches of all ranks, which may differ in size or be empty. Updates the
-/// running statistics. Forward and backward are collective on `group`. Weight
-/// and bias get the gradients of this rank's part.
+/// Normalizes `input` (N, C, ...) with the mean and variance over the batches
+/// of all ranks, which may differ in size or be empty. Updates the running
+/// statistics. Forward and backward are collective on `group`. The gradients of
+/// weight and bias are for this rank's part only.
 at::Tensor synchronized_batch_norm(
     const at::Tensor& input,
     const BatchNormState& state,

@@ -25,7 +25,7 @@ template <typename Function>
 void with_kind_of(
     const torch::optim::Optimizer& optimizer,
     const Function& function) {
-  namespace optim = torch::optim; // there is a ddp::Adam too
+  namespace optim = torch::optim; // ddp::Adam also exists
   if (dynamic_cast<const optim::SGD*>(&optimizer)) {
     function(OptimizerKind<optim::SGDOptions, optim::SGDParamState>());
   } else if (dynamic_cast<const optim::Adam*>(&optimizer)) {

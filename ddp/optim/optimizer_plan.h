@@ -10,12 +10,12 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// The key in a state of one rank's parameters; its value has this rank and the
-/// owner of each parameter.
+/// A key in the state of one rank's parameters. The value contains this rank
+/// and the owner of each parameter.
 constexpr const char* kShard = "shard";
 
-/// Checks a state as `load_optimizer_state` does, and returns a function that
-/// loads it.
+/// Performs the checks of `load_optimizer_state` on `state`, and returns a
+/// function that loads `state`.
 std::function<void()> plan_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);

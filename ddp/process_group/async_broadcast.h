@@ -15,7 +15,7 @@ class AsyncBroadcast {
       int64_t root = 0);
 
   /// Waits, and writes the values into the tensors. Autograd does not record
-  /// the change, so a backward of earlier results still works.
+  /// the change, so a backward pass through earlier results still works.
   void finish();
 
  private:

@@ -10,27 +10,27 @@
 namespace ddp::detail {
 
 /// Thrown if a collective failed because of another rank; the text describes
-/// that rank's failure.
+/// the failure of that rank.
 class PeerError : public c10::DistBackendError {
  public:
   explicit PeerError(const std::string& text);
 };
 
-/// The reason of a failed wait, before `guarded` adds the operation and the
+/// The reason for a failed wait, before `guarded` adds the operation and the
 /// rank.
 struct WaitFailure {
   std::string cause;
   enum class Kind {
-    kNew, ///< the other ranks do not know it yet, and will throw the same text
-    kKnown, ///< the other ranks know it
-    kWhole, ///< the others know it, and `cause` is the whole message
+    kNew, ///< not yet reported; the other ranks will throw the same text
+    kKnown, ///< already reported to the other ranks
+    kWhole, ///< already reported, and `cause` is the whole message
     kCommon, ///< `cause` is the whole message of a `c10::ValueError`
   } kind = Kind::kNew;
   /// The lines of the failure store that do not concern this wait.
   size_t earlier_lines = 0;
 };
 
-/// A collective that was started.
+/// A collective that has started.
 struct Collective {
   c10::intrusive_ptr<c10d::Work> work;
   /// The number among the group's collectives, from 1.
@@ -54,7 +54,7 @@ Collective start(
   return {launch(), number, on_host};
 }
 
-/// Waits for a collective, and for the failure of another rank. Call it within
+/// Waits until a collective ends or another rank fails. Call this within
 /// `guarded`. Sends no request to the store for the first 0.2 s.
 void wait(ProcessGroupImpl& group, const Collective& collective);
 
@@ -66,7 +66,7 @@ void look_for_failure(const ProcessGroupImpl& group);
 void check_usable(const ProcessGroupImpl& group, const char* operation);
 
 /// Breaks the group, reports to the other ranks and throws `PeerError`, or, if
-/// the failure is common to all, `c10::ValueError`.
+/// the failure is common to all ranks, `c10::ValueError`.
 [[noreturn]] void fail(
     ProcessGroupImpl& group,
     const char* operation,
@@ -79,7 +79,7 @@ void check_usable(const ProcessGroupImpl& group, const char* operation);
     const char* operation,
     const std::exception& error);
 
-/// Runs a collective; an error names the collective and the rank.
+/// Runs a collective; errors name the collective and the rank.
 template <typename Function>
 auto guarded(
     ProcessGroupImpl& group,
@@ -88,7 +88,7 @@ auto guarded(
   check_usable(group, operation);
   try {
     return function();
-  } catch (const c10::ValueError&) { // the caller's error, reported already
+  } catch (const c10::ValueError&) { // the caller's error, already reported
     throw;
   } catch (const WaitFailure& failure) {
     fail(group, operation, failure);
@@ -98,9 +98,9 @@ auto guarded(
 }
 
 /// Waits as for a collective, for at most the group's timeout, until
-/// `finished_within` returns true. This function gets a slice of time; its
-/// exceptions end the wait. `clue` adds to the message of a timeout. Call it
-/// within `guarded`.
+/// `finished_within` returns true. `finished_within` receives a slice of time;
+/// its exceptions end the wait. `clue` adds to the message of a timeout. Call
+/// this within `guarded`.
 void wait_with_timeout(
     const ProcessGroupImpl& group,
     const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
@@ -108,9 +108,9 @@ void wait_with_timeout(
 
 /// Waits for the future of a communication hook as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.
-/// Throws as collectives do. The caller gets the value from the future. `check`
-/// is called repeatedly in a wait of more than 0.2 s, and can end the wait by a
-/// `WaitFailure`.
+/// Throws like a collective. The caller gets the value from the future. `check`
+/// is called repeatedly in a wait of more than 0.2 s, and can end the wait by
+/// throwing `WaitFailure`.
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,
@@ -118,8 +118,8 @@ void wait_for(
     const std::function<void()>& check = nullptr);
 
 /// Waits for a key of a store as for a collective of the group, for at most the
-/// group's timeout. `operation` is for the message; `clue` is added to the
-/// message of a timeout. Throws as collectives do.
+/// group's timeout. `operation` is for the message; `clue` adds to the message
+/// of a timeout. Throws like a collective.
 void wait_for(
     const ProcessGroup& group,
     const c10::intrusive_ptr<c10d::Store>& store,
@@ -130,13 +130,13 @@ void wait_for(
 /// Makes the other ranks' waits on this group, and on its duplicates, throw
 /// with `text`, this rank's reason for giving up. The group cannot be used
 /// afterwards. Does nothing if the group has already failed. Does not throw,
-/// and takes at most some seconds.
+/// and takes at most a few seconds.
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept;
 
-/// Throws `c10::ValueError` with `text` here, and, like `report_failure`, in
-/// the other ranks' waits: for an error that is common to all ranks.
+/// For an error that is common to all ranks: throws `c10::ValueError` with
+/// `text` on this rank, and, like `report_failure`, in the other ranks' waits.
 [[noreturn]] void fail_on_all(
     const ProcessGroup& group,
     const std::string& text);

@@ -61,12 +61,12 @@ struct ProcessGroupImpl {
   /// another group.
   bool by_default = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// A wait of this length is reported.
+  /// A wait that exceeds this time is reported.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
   /// The address of this host that the other ranks can reach; empty for a group
   /// from `from_c10d`, which cannot be connected again.
   std::string address;
-  /// The requested network interface; empty: the interface of `address`.
+  /// The requested network interface; if empty, the interface of `address`.
   std::string interface;
   /// The host identity of each rank, equal for ranks of one host; empty for a
   /// group of one.
@@ -76,53 +76,53 @@ struct ProcessGroupImpl {
   bool hosts_store = false;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   /// The MPI communicator of the ranks if the backend is mpi. Duplicates of the
-  /// group share it, since each backend duplicates it.
+  /// group share this communicator, since each backend duplicates it.
   std::shared_ptr<backends::mpi::Communicator> communicator;
   /// The number of groups made from this group; the same on all ranks.
   int64_t children = 0;
-  /// Whether the group was split, so that its parts may average by themselves.
+  /// Whether the group was split, so its parts may average separately.
   bool is_split = false;
   /// The number of Reducers on this group; the same on all ranks.
   int64_t reducers = 0;
-  /// The number of comparisons without a wait, by subject.
+  /// The number of comparisons that do not wait for ranks, by subject.
   std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
-  /// The number of further checkpoints that compare replicas. There are
-  /// several, since the first may be written before training.
+  /// The number of further checkpoints that compare replicas. One checkpoint
+  /// does not suffice, since it may be written before training.
   int replica_checks = 3;
-  /// Whether a `Join` exists on this group; duplicates share it.
+  /// Whether a `Join` exists on this group; duplicates share this flag.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
-  /// The store of the ranks' failures; null if there is no other rank or no
-  /// key-value store. Duplicates share it.
+  /// The store of the ranks' failures; null without other ranks or without a
+  /// key-value store. Duplicates share this store.
   std::shared_ptr<FailureStore> failure_store;
   /// The name of this group in the failure store.
   std::string scope;
-  /// Autograd's sequence number when `init_process_group` formed the group; if
-  /// this thread's number is larger, it has trained. The largest number in
-  /// other groups, and in this group after values are reduced or gathered over
-  /// it, or another group is made from it.
+  /// Autograd's sequence number when `init_process_group` formed the group; a
+  /// thread with a larger number has trained. The largest possible number in
+  /// other groups, and in this group after it has reduced or gathered values,
+  /// or another group was made from it.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
   /// Whether numbers have been summed over the group, which does not indicate
-  /// training, and whether a sampler draws samples for it in random order,
-  /// which does.
+  /// training, and whether a sampler draws samples for the group in random
+  /// order, which does.
   std::atomic<bool> has_metrics{false};
   std::atomic<bool> shuffles{false};
   /// The number of started collectives; equal on all ranks at the same point of
   /// the program.
   std::atomic<int64_t> launched{0};
-  /// The reason for which the group is broken.
+  /// The reason why the group is broken.
   FirstError first_error;
-  /// Whether a wait was given up before its collective ended.
+  /// Whether a wait ended before its collective did.
   std::atomic<bool> abandoned{false};
   /// Held while a collective is launched, so that an abort does not free
   /// objects that the launch uses.
   std::recursive_mutex launching;
   /// Checks this group and all groups made from it.
   std::shared_ptr<WatchdogThread> watchdog_thread;
-  /// Set if collectives run on a GPU. The last member, since it reads the
-  /// others.
+  /// Set if collectives run on a GPU. Must be the last member, since the
+  /// watchdog reads the others.
   std::unique_ptr<Watchdog> watchdog;
 };
 
@@ -144,19 +144,19 @@ void check_not_forgotten(
 std::string scope_of_group(int64_t number, int64_t size);
 
 /// Starts to report this process's progress to the launcher and, unless
-/// `options` forbid it, the reason of its end.
+/// `options` forbid it, the reason why the process ends.
 void report_to_launcher(const ProcessGroupOptions& options);
 
 /// Forms the group of the ranks that `environment` names, or a group of one.
-/// `options` must be complete; `communicator` reaches the ranks over MPI if the
-/// backend is mpi. Collective.
+/// `options` must be complete; `communicator` connects the ranks over MPI if
+/// the backend is mpi. Collective.
 ProcessGroup form_group(
     const ProcessGroupOptions& options,
     LaunchEnvironment environment,
     const std::shared_ptr<backends::mpi::Communicator>& communicator);
 
-/// Distributes rank 0's address over `communicator` if the ranks do not know it
-/// yet. Collective.
+/// Broadcasts rank 0's address over `communicator` unless the ranks already
+/// have this address. Collective.
 void rendezvous_over_mpi(
     LaunchEnvironment& environment,
     backends::mpi::Communicator& communicator,
@@ -169,17 +169,18 @@ void connect(ProcessGroupImpl& impl);
 /// Ends the connections of `impl`. If a collective may never end, the backend,
 /// which would wait for it, is destroyed on a separate thread, and this
 /// function returns immediately. NCCL gets up to 10 s to complete running
-/// collectives, or to abort them if the group is broken or during an exception.
+/// collectives, or to abort these collectives if the group is broken or during
+/// an exception.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 
-/// Returns the tensors of all ranks, which must have the same shape. Call it
+/// Returns the tensors of all ranks, which must have the same shape. Call this
 /// within `guarded`. Collective.
 std::vector<at::Tensor> gather_equal(
     ProcessGroupImpl& group,
     const at::Tensor& tensor);
 
-/// Returns when every rank has called it; `operation` is for the message of an
-/// error. Collective.
+/// Returns when every rank has called this function; `operation` is for the
+/// message of an error. Collective.
 void wait_for_all_ranks(ProcessGroupImpl& group, const char* operation);
 
 } // namespace detail

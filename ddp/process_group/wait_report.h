@@ -6,11 +6,11 @@ namespace ddp::detail {
 
 // Messages about a wait, during the wait and after it has failed.
 
-/// "rank 1 of 3 on host a".
+/// Returns text such as "rank 1 of 3 on host a".
 std::string this_rank(const ProcessGroupImpl& group);
 
-/// The reasons of the failures. Consequences are included only if there is no
-/// other failure.
+/// Returns the reasons for the failures. Includes consequences only if all
+/// failures are consequences.
 std::string describe(const std::vector<Failure>& failures);
 
 /// The activity of this process, named by the program's call.
@@ -22,7 +22,7 @@ std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// The reason for which a backend's collective ended, from the text of its
+/// Returns the reason why a backend's collective ended, from the text of its
 /// error, without source locations and without the path of the reason through
 /// other ranks.
 std::string reason_of_end(
@@ -32,17 +32,18 @@ std::string reason_of_end(
 /// The remedy if other ranks are not in a call of ddp.
 std::string own_remedy();
 
-/// A text with the other ranks and the calls in which they wait, while this
-/// rank waits for collective `number`. The text ends with a remedy that depends
-/// on these calls or on `reason`. The group must have a failure store.
+/// Returns text that lists the other ranks and the calls in which they wait,
+/// while this rank waits for collective `number`. The text ends with a remedy
+/// that depends on these calls or on `reason`. The group must have a failure
+/// store.
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,
     const std::string& reason);
 
 /// Reports this rank's wait, unless another rank has reported a wait that
-/// continues. `state` is the result of `mark_waiting`. Returns whether it
-/// reported the wait.
+/// continues. `state` is the result of `mark_waiting`. Returns whether this
+/// call reported the wait.
 bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,

@@ -16,7 +16,7 @@ class WaitWarning {
       const std::string& call);
 
  private:
-  /// Destroyed when the wait is over; the other thread notices this.
+  /// Destroyed when the wait is over, which ends the other thread.
   std::promise<void> end_;
 };
 

@@ -7,7 +7,7 @@
 
 namespace ddp::detail {
 
-/// Throws `c10::Error` if `set_random_state` would; changes nothing.
+/// Throws `c10::Error` if `set_random_state` would throw; changes nothing.
 void check_random_state(
     const torch::OrderedDict<std::string, at::Tensor>& state);
 

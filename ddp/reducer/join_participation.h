@@ -14,11 +14,11 @@ class JoinParticipation final : public Joinable,
  public:
   explicit JoinParticipation(ReducerImpl& reducer) : reducer_(reducer) {}
 
-  /// The ranks without inputs take part in the reduction that begins.
+  /// Adds the ranks without inputs to the reduction that begins.
   void on_open(detail::Participants& participants) override;
 
   /// Reports the collectives at the end of a reduction. If Reducers share the
-  /// backward, ranks without inputs delay this end until the report.
+  /// backward pass, ranks without inputs delay this end until the report.
   void on_finalize(const detail::Reduction& reduction) override;
 
   /// Returns the rank whose buffers the wrapper's forward broadcasts, if any;

@@ -10,12 +10,12 @@
 namespace ddp::detail {
 
 /// Replaces the reduction in a group of one: checks the gradients without
-/// changing them. It throws the errors of a larger group, so that a program
-/// that runs on one rank also runs on several ranks.
+/// changing them. Throws the errors of a larger group, so that a program that
+/// runs on one rank also runs on several ranks.
 class LoneBackward final : public GradientListener {
  public:
-  /// `looks_always`: checks not only the first backwards. All references must
-  /// outlive it.
+  /// `looks_always` is whether to check all backward passes, not only the first
+  /// two. All references must outlive this object.
   LoneBackward(
       const std::string& name,
       std::vector<ParameterState>& parameters,
@@ -23,28 +23,28 @@ class LoneBackward final : public GradientListener {
       ObserverList& observers,
       bool looks_always);
 
-  /// As in `BackwardReducer`.
+  /// Same as `BackwardReducer::set_owner`.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
-  /// False after an exception, until the next backward begins, and after all
-  /// checks.
+  /// False after an exception, until the next backward pass begins, and after
+  /// all checks.
   bool is_of_use() const override {
     return !failed_ && has_hooks();
   }
 
-  /// Keeps the hooks, since an observer needs every backward.
+  /// Keeps the hooks, since an observer needs every backward pass.
   void stay() {
     stays_ = true;
   }
-  /// Whether hooks are needed: for checks of more backwards, or for an
+  /// Whether hooks are needed, for checks of more backward passes or for an
   /// observer.
   bool has_hooks() const {
     return looks() || stays_;
   }
-  /// Whether a backward has been checked to its end.
+  /// Whether a complete backward pass has been checked.
   bool has_looked() const {
     return to_look_ < kLooks;
   }
@@ -61,13 +61,13 @@ class LoneBackward final : public GradientListener {
 
   const std::string& name_;
   std::weak_ptr<void> owner_;
-  std::mutex mutex_; // GPUs have a backward thread each
+  std::mutex mutex_; // each GPU has a backward thread
   std::vector<ParameterState>& parameters_;
   Synchronization& sync_;
   ObserverList& observers_;
   bool looks_always_;
   bool stays_ = false;
-  /// The number of backwards left to check.
+  /// The number of backward passes left to check.
   int to_look_ = kLooks;
   Reduction current_;
   bool open_ = false;

@@ -7,7 +7,8 @@
 
 namespace ddp::detail {
 
-/// Reports a Reducer's progress to ddprun, and in reports of this rank's waits.
+/// Publishes a Reducer's progress for ddprun and for reports of this rank's
+/// waits.
 class Progress final : public ReductionObserver {
  public:
   explicit Progress(const BucketStorage& buckets)
@@ -20,7 +21,7 @@ class Progress final : public ReductionObserver {
     --living;
   }
 
-  /// The text that distinguishes the Reducer from others.
+  /// Sets the text that distinguishes the Reducer from others.
   void name(const std::string& first_parameter, size_t parameters) {
     text_ = detail::format(
         "{}{}, of '{}' ({}{}",
@@ -37,8 +38,8 @@ class Progress final : public ReductionObserver {
   void on_launch(const Bucket& bucket) override {
     heartbeat::began_bucket(bucket.content.index + 1, buckets_.size(), step_);
   }
-  /// " of Reducer 2, of 'conv1.weight' (12 parameters)", the second Reducer of
-  /// this process, if there are others.
+  /// If this process has several Reducers, adds text such as " of Reducer 2, of
+  /// 'conv1.weight' (12 parameters)".
   void on_wait(const Bucket& bucket) override {
     heartbeat::began_bucket(
         bucket.content.index + 1,

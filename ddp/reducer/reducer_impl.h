@@ -12,8 +12,8 @@ namespace ddp {
 struct LayoutState;
 
 /// The implementation of `Reducer`: its parts, and code that concerns several
-/// of them. `backward` reduces; reducer_state.cpp has the state for a resumed
-/// run, reducer_end.cpp the reports at the end of a Reducer.
+/// parts. `backward` reduces gradients. reducer_state.cpp contains the state
+/// for a resumed run, and reducer_end.cpp the reports at the end of a Reducer.
 struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
       const detail::TargetState& state,
@@ -26,18 +26,19 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
     return reducer.impl();
   }
 
-  /// For a wrapper, which sends buffers and anchors the outputs.
+  /// Makes a Reducer for a wrapper, which sends buffers and anchors outputs.
   static Reducer make_wrapped(
       const std::shared_ptr<torch::nn::Module>& module,
       const ProcessGroup& group,
       const ReducerOptions& options);
 
-  /// Adds the hooks, also to frozen parameters, which may be unfrozen later.
+  /// Adds the hooks, including hooks on frozen parameters, which may be
+  /// unfrozen later.
   void attach();
   /// Removes the hooks, and releases the communication hook.
   void detach();
 
-  /// Makes backwards through `outputs` communicate.
+  /// Makes backward passes through `outputs` communicate.
   void anchor(const detail::OutputAnchors& outputs);
 
   void step_in_backward(torch::optim::Optimizer& optimizer);
@@ -77,7 +78,7 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void compare_replicas();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
-  /// The parameters' versions at the time when all ranks got rank 0's values.
+  /// The parameters' versions when all ranks received rank 0's values.
   uint64_t versions_at_start_ = 0;
 };
 

@@ -15,12 +15,13 @@
 
 namespace ddp::detail {
 
-/// The observers that a Reducer's options add. The list has only enabled ones
-/// and `step_in_backward`, which waits for its call; few in a group of one,
-/// whose gradients are only checked.
+/// The observers that a Reducer's options enable. `list` contains only enabled
+/// observers and `step_in_backward`, which is idle until `attach`. In a group
+/// of one, gradients are only checked, and `list` contains few observers.
 struct ReducerObservers {
   /// `name` is the Reducer's name, `store` its part of the group's store;
-  /// buffers are broadcast if `sends_buffers`. All references must outlive it.
+  /// buffers are broadcast if `sends_buffers` is true. All references must
+  /// outlive this object.
   ReducerObservers(
       const TargetState& state,
       const ReducerOptions& options,

@@ -9,13 +9,14 @@ namespace ddp::detail {
 /// The address at which processes of one host reach each other.
 inline constexpr const char* kLoopback = "127.0.0.1";
 
-/// A text that is equal for two processes if and only if they can reach each
-/// other over the loopback interface: boot, host name and network namespace.
+/// Returns text that is equal for two processes if and only if the processes
+/// can reach each other over the loopback interface: boot, host name and
+/// network namespace.
 std::string host_identity();
 
-/// The numeric address of a host. Fails immediately if the name does not exist.
-/// If the name server does not answer, retries for up to 10 s, or `timeout` if
-/// that is less. Throws `c10::DistNetworkError`.
+/// Returns the numeric address of a host. Fails immediately if the name does
+/// not exist. If the name server does not answer, retries for up to 10 s, or
+/// for `timeout` if shorter. Throws `c10::DistNetworkError`.
 std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
 /// Whether a numeric address means the local host, on any host.
@@ -45,9 +46,9 @@ int listen_at(const std::string& address, int64_t port);
 /// The port to which a listening socket is bound.
 int64_t port_of(int descriptor);
 
-/// Takes over an inherited listening socket: checks that `descriptor` is one,
-/// bound to `port`, and sets close-on-exec. Returns whether the check
-/// succeeded.
+/// Takes over an inherited listening socket: checks that `descriptor` is a
+/// listening socket bound to `port`, and sets close-on-exec. Returns whether
+/// the check succeeded.
 bool adopt_listener(int descriptor, int64_t port);
 
 } // namespace ddp::detail

@@ -15,7 +15,7 @@ struct RankInfo {
   std::string host;
   /// The bus addresses of the GPUs that this process may use, in CUDA's order.
   std::vector<std::string> gpus;
-  /// The reason for which there is no usable GPU; may be empty.
+  /// The reason why no GPU is usable; may be empty.
   std::string gpu_note;
   /// The index of the requested GPU, or -1.
   int64_t gpu = -1;
@@ -23,10 +23,10 @@ struct RankInfo {
   int64_t local_rank = -1;
   /// The numeric address of MASTER_ADDR, at which the rank reached the store.
   std::string server{};
-  /// The reason for which the rank cannot share memory within its host; empty
-  /// if it can.
+  /// The reason why the rank cannot share memory within its host; empty if the
+  /// rank can.
   std::string shm_note{};
-  /// The reason for which the rank cannot take part; empty if it can.
+  /// The reason why the rank cannot participate; empty if the rank can.
   std::string fault{};
   /// The number of groups that the process has formed, except those made from
   /// another group.
@@ -53,7 +53,7 @@ std::string different_times(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 
-/// The message if `rank` has another WORLD_SIZE than rank 0.
+/// The message for a rank whose WORLD_SIZE differs from rank 0's.
 std::string different_sizes(
     const std::string& address,
     int64_t rank,

@@ -13,9 +13,9 @@ class Store;
 
 namespace ddp::detail {
 
-// Keys of the lobby: the numbers that a rank's processes have drawn, one per
-// line, and the name of the attempt in answer to a number. Rank 0's own number
-// is this name.
+// Keys of the lobby. The values of these keys are the numbers that a rank's
+// processes have drawn, one per line, and the name of the attempt in answer to
+// a number. Rank 0's own number is this name.
 std::string hello_key(int64_t rank);
 void say_hello(c10d::Store& lobby, int64_t rank, const std::string& number);
 std::string answer_key(const std::string& number);
@@ -27,8 +27,8 @@ constexpr const char* kTwiceKey = "twice";
 /// Key of the result for all ranks.
 constexpr const char* kReplyKey = "members";
 
-/// Rank 0's part of the rendezvous. The lobby has the keys of all attempts, the
-/// room the keys of this attempt.
+/// Rank 0's part of the rendezvous. The lobby store contains the keys of all
+/// attempts, and the room store the keys of this attempt.
 class Reception {
  public:
   using StorePtr = c10::intrusive_ptr<c10d::Store>;
@@ -38,12 +38,12 @@ class Reception {
   /// Receives more ranks if `size` is larger than before.
   void extend(int64_t size);
 
-  /// Returns whether rank `r` has newly arrived. A process that cannot take
-  /// part has the rank `size`.
+  /// Returns whether rank `r` has newly arrived. A process that cannot
+  /// participate has the rank `size`.
   bool comes(int64_t r);
 
   /// Sends the attempt's name to further processes that claim the rank of an
-  /// arrived process: they then detect the duplicate in the room.
+  /// arrived process, which then detect the duplicate in the room.
   void answer_others();
 
   /// The number of expected ranks that have arrived.

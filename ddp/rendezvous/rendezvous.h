@@ -19,25 +19,25 @@ struct RendezvousResult {
 };
 
 /// Exchanges the ranks' data over the job's key-value store. Collective. After
-/// `timeout` without all ranks, each rank that has arrived throws `c10::Error`
-/// that names the missing ranks. Every rank throws `c10::ValueError` if a rank
-/// has a fault, other options or another WORLD_SIZE than rank 0, or the rank of
-/// another process (detected within a second while both wait). A process that
-/// cannot take part passes the rank WORLD_SIZE and a fault. Ranks that have
-/// arrived throw immediately; rank 0 reports the error to later ranks. With two
-/// WORLD_SIZEs, rank 0 throws when all ranks of the larger world have arrived,
-/// 0.5 s after the smaller world is complete, or after 5 s. Ranks that arrive
-/// even later find no rank 0, or a group formed without them, and also throw.
-/// After `wait_notice`, a waiting rank warns: rank 0 about the missing ranks,
-/// the others about rank 0.
+/// `timeout` without all ranks, each rank that has arrived throws a
+/// `c10::Error` that names the missing ranks. Every rank throws
+/// `c10::ValueError` if a rank has a fault, if its options or WORLD_SIZE differ
+/// from rank 0's, or if two processes have the same rank (detected within a
+/// second while both wait). A process that cannot participate passes the rank
+/// WORLD_SIZE and a fault. Ranks that have arrived throw immediately; rank 0
+/// reports the error to later ranks. With two WORLD_SIZEs, rank 0 throws when
+/// all ranks of the larger world have arrived, 0.5 s after the smaller world is
+/// complete, or after 5 s. Ranks that arrive even later find no rank 0, or a
+/// group formed without them, and also throw. After `wait_notice`, a waiting
+/// rank warns: rank 0 about the missing ranks, the other ranks about rank 0.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may belong to ranks that have ended. Each process
-/// draws a number, and adds it to the numbers of its rank. Rank 0 draws the
-/// name of the attempt, and answers each number with this name. A rank waits
-/// for the answer to its own number, so it cannot join an old attempt. Two
-/// processes with one rank are both answered, and the second to join detects
-/// the first.
+/// draws a number, and adds this number to the numbers of its rank. Rank 0
+/// draws the name of the attempt, and answers each number with this name. A
+/// rank waits for the answer to its own number, and thus cannot join an old
+/// attempt. Two processes with the same rank both get an answer, and the second
+/// to join detects the first.
 RendezvousResult rendezvous(
     const LaunchEnvironment& environment,
     const RankInfo& self,

@@ -4,14 +4,14 @@
 
 namespace ddp::detail {
 
-/// Returns rank 0's text on all ranks, before there is a store. Collective.
+/// Returns rank 0's text on all ranks, before a store exists. Collective.
 using TextBroadcast = std::function<std::string(const std::string& text)>;
 
 /// Sets the address of the store if the environment does not: rank 0 listens at
-/// a free port of its host, and sends the address over `broadcast`. With
-/// `one_host`, all ranks are on one host, so the loopback interface is used
-/// (rank 0's value counts). Collective. Throws `c10::DistNetworkError` if rank
-/// 0's host cannot be reached.
+/// a free port of its host, and sends the address over `broadcast`. If
+/// `one_host` is true on rank 0, all ranks are on one host and use the loopback
+/// interface. Collective. Throws `c10::DistNetworkError` if rank 0's host
+/// cannot be reached.
 void choose_store_endpoint(
     LaunchEnvironment& environment,
     const TextBroadcast& broadcast,

@@ -5,8 +5,8 @@
 
 namespace ddp::detail {
 
-/// The original arguments of `main`: `argv` in its current order, or, if
-/// arguments were removed since the start, the arguments at the start.
+/// Returns the original arguments of `main`: `argv` in its current order, or,
+/// if arguments were removed since the start, the arguments at the start.
 std::vector<std::string> program_arguments(int argc, char** argv);
 
 /// The working directory at the program's start.

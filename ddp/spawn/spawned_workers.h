@@ -9,16 +9,16 @@
 
 namespace ddp::detail {
 
-/// While the object lives, signals that would end this process are recorded
-/// instead, unless the program handles them. SIGCHLD is not ignored meanwhile,
-/// since the exit statuses of children would otherwise be lost. Only one object
-/// may exist, since handlers belong to the process.
+/// While this object exists, records signals that would otherwise end this
+/// process, except signals that the program handles. SIGCHLD is not ignored
+/// meanwhile, since the exit statuses of children would otherwise be lost. Only
+/// one object may exist, since handlers belong to the process.
 class PassedSignals {
  public:
   PassedSignals();
   PassedSignals(const PassedSignals&) = delete;
   PassedSignals& operator=(const PassedSignals&) = delete;
-  /// Restores the previous handlers, unless they have been changed.
+  /// Restores the previous handlers, except handlers that have been changed.
   ~PassedSignals();
 
   /// Becomes readable when a signal has arrived.
@@ -26,8 +26,8 @@ class PassedSignals {
     return pipe_.read_end.get();
   }
 
-  /// The number of the next signal that has arrived, negative if it came from
-  /// the terminal, which also sends it to the children; 0 for none.
+  /// The number of the next signal that has arrived, negative if the terminal
+  /// sent it to this process and the children; 0 if no signal has arrived.
   int next() const;
 
  private:
@@ -35,12 +35,13 @@ class PassedSignals {
   std::map<int, struct sigaction> before_;
 };
 
-/// An empty anonymous file for a worker's report: a newline when it has reached
-/// its call of `spawn`, and then the contents for `read_error_file`; or errno,
-/// if it could not be executed. Throws `std::system_error`.
+/// Returns an empty anonymous file for a worker's report. The worker writes a
+/// newline when it reaches its call of `spawn`, and then the contents for
+/// `read_error_file`. If the worker cannot be executed, the file contains
+/// errno. Throws `std::system_error`.
 FileDescriptor make_report_file();
 
-/// The processes of one `spawn`.
+/// The processes of one call of `spawn`.
 class SpawnedWorkers {
  public:
   SpawnedWorkers(int count, std::chrono::milliseconds grace)
@@ -53,13 +54,13 @@ class SpawnedWorkers {
   /// Adds the newly started process of the next rank.
   void add(pid_t pid, FileDescriptor report);
 
-  /// Returns when all processes have ended. The first failure ends the other
-  /// processes, as does a signal to this process. Returns the number of that
-  /// signal, otherwise 0.
+  /// Returns when all processes have ended. The first failure or a signal to
+  /// this process ends the other processes. Returns the number of the signal,
+  /// or 0.
   int wait();
 
-  /// The first failure that is not the consequence of another: "rank 1 of 3
-  /// (pid 42) failed: std::runtime_error: no data"; empty if none failed.
+  /// The first failure that is not the consequence of another failure: "rank 1
+  /// of 3 (pid 42) failed: std::runtime_error: no data"; empty if none failed.
   std::string failure() const;
 
  private:

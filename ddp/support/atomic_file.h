@@ -8,20 +8,20 @@
 namespace ddp::detail {
 
 /// The remedy after a failed write with the errno `error`: "; free space, or
-/// ...". Empty if there is none.
+/// ...". Empty if no remedy is known.
 std::string write_advice(int error);
 
-/// Replaces a file atomically: readers see the old contents until `commit()`,
-/// and then the new ones.
+/// Replaces a file atomically: readers get the old contents until `commit()`,
+/// and then the new contents.
 ///
-/// New contents go to a nameless file in the target's folder (`O_TMPFILE`,
-/// open(2)), so that nothing is left behind if the process dies; on other file
-/// systems, to `.<name>.tmp.<pid>.<n>`. A process killed between naming the new
-/// file and renaming it over the old one leaves both files. A symbolic link is
-/// followed; the permission bits of a replaced file are kept. Every failure
-/// throws `c10::Error` with the path, the operation, the system's reason and a
-/// remedy. The target is then unchanged, except if only the last operation,
-/// flushing its folder, failed.
+/// New contents go to an unnamed file in the target's folder (`O_TMPFILE`,
+/// open(2)), which leaves nothing behind if the process dies; on file systems
+/// without support, to `.<name>.tmp.<pid>.<n>`. A process killed between naming
+/// the new file and renaming it over the old file leaves both files. A symbolic
+/// link is followed; the permission bits of a replaced file are kept. Every
+/// failure throws `c10::Error` with the path, the operation, the system's
+/// reason and a remedy. The target is then unchanged, except if only the last
+/// operation, flushing its folder, failed.
 class AtomicFile {
  public:
   /// Opens the new file; the folder must exist.
@@ -38,8 +38,8 @@ class AtomicFile {
   /// Replaces `bytes` bytes at `offset`, which must already be written.
   void overwrite(size_t offset, const void* data, size_t bytes);
 
-  /// Puts the file in the target's place; it is on the disk when this returns.
-  /// Call it once, last.
+  /// Replaces the target with the new file, which is on the disk when `commit`
+  /// returns. Call this once, last.
   void commit();
 
  private:

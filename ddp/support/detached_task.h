@@ -24,9 +24,9 @@ auto run_detached(Function function) {
   return result;
 }
 
-/// As above, and waits for at most `timeout`, then throws
-/// `c10::DistStoreError`: a request to a store whose process is stopped never
-/// ends.
+/// Same as above, but waits for at most `timeout`, and then throws
+/// `c10::DistStoreError`, since a request to a store whose process is stopped
+/// never ends.
 template <typename Function>
 auto answered_within(std::chrono::milliseconds timeout, Function function) {
   auto answer = run_detached(std::move(function));

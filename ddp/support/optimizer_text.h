@@ -6,10 +6,10 @@
 
 namespace ddp::detail {
 
-/// "torch::optim::Adam with learning rates 0.1, 0.01".
+/// Returns text such as "torch::optim::Adam with learning rates 0.1, 0.01".
 std::string describe(const torch::optim::Optimizer& optimizer);
 
-/// The same with its parameters: "... of Float [3, 4], Float [3]".
+/// Same as above, with the parameters: "... of Float [3, 4], Float [3]".
 std::string describe_with_parameters(const torch::optim::Optimizer& optimizer);
 
 } // namespace ddp::detail

@@ -5,8 +5,9 @@
 namespace ddp::detail {
 
 /// Whether a tensor's memory holds its values. LibTorch negates and conjugates
-/// lazily, by a flag on a view, and has zeros without memory. Code that reads
-/// raw memory must check this first, and otherwise use LibTorch's operators.
+/// lazily, with a flag on a view, and represents some zero tensors without
+/// memory. Code must call this before reading raw memory; if the result is
+/// false, the code must use LibTorch's operators.
 inline bool has_plain_memory(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.has_storage() &&
       !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();

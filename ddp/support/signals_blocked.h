@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// Blocks signals on this thread while the object lives. Threads that are
-/// started meanwhile keep them blocked.
+/// Blocks signals on this thread while this object exists. Threads that this
+/// thread starts meanwhile inherit the blocked signals.
 class SignalsBlocked {
  public:
   explicit SignalsBlocked(const sigset_t& signals) {

@@ -16,7 +16,8 @@ class SnapshotMemory {
     next_ = 0;
   }
 
-  /// The values as stored in a file (`plain_tensor`), in separate memory.
+  /// Returns the values as stored in a file (`plain_tensor`), in separate
+  /// memory.
   at::Tensor copy(const at::Tensor& tensor);
 
  private:

@@ -8,8 +8,8 @@
 namespace ddp::detail {
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 10
-/// A base for backends that override `setGroupUid`, which cannot be overridden
-/// in LibTorch 2.9: there, c10d sets only the name of the outer backend.
+/// A base class for backends that override `setGroupUid`. LibTorch 2.9 does not
+/// allow this override, and c10d sets only the name of the outer backend.
 class Backend : public c10d::Backend {
  public:
   using c10d::Backend::Backend;

@@ -9,10 +9,10 @@
 
 namespace ddp::backends {
 
-/// "SUM", for messages.
+/// The name of a reduction for messages, such as "SUM".
 const char* reduction_name(c10d::ReduceOp::RedOpType kind);
 
-/// Checks the arguments of a backend's collectives. The functions throw
+/// Checks the arguments of a backend's collectives. The functions throw a
 /// `c10::ValueError` that names the collective.
 class Arguments {
  public:
@@ -21,10 +21,10 @@ class Arguments {
   Arguments(const char* backend, int rank, int size)
       : backend_(backend), rank_(rank), size_(size) {}
 
-  /// "all_reduce over shm".
+  /// Returns text such as "all_reduce over shm".
   std::string over(const char* name) const;
-  /// Throws `c10::DistBackendError` if `error`, the reason for which the group
-  /// ended, is not empty.
+  /// Throws `c10::DistBackendError` if `error`, the reason why the group ended,
+  /// is not empty.
   void check_usable(const char* name, const std::string& error) const;
 
   /// Checks that `tensor` is strided, without gaps or overlaps, and that its
@@ -34,10 +34,10 @@ class Arguments {
   void check_on_cpu(const char* name, const at::Tensor& tensor) const;
   const at::Tensor& only(const char* name, const Tensors& tensors) const;
   /// Checks that `lists` has one list, with one entry for each rank, and
-  /// returns it.
+  /// returns the list.
   const Tensors& only_list(const char* name, const std::vector<Tensors>& lists)
       const;
-  /// Checks that there is one entry for each rank.
+  /// Checks that a list of `length` entries has one entry for each rank.
   void check_list(const char* name, size_t length) const;
   void check_same_dtype(
       const char* name,
@@ -48,8 +48,8 @@ class Arguments {
   /// For ranks other than the root: checks that this rank passes no lists.
   void check_no_lists(const char* name, const std::vector<Tensors>& lists)
       const;
-  /// The parts of a tensor of all_to_all_single, with these lengths along the
-  /// first dimension, or equal lengths if there are none.
+  /// Splits a tensor of all_to_all_single along the first dimension into parts
+  /// of these lengths, or of equal length if `lengths` is empty.
   Tensors parts(
       const char* name,
       const at::Tensor& tensor,

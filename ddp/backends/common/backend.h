@@ -23,7 +23,7 @@ struct BackendOptions {
   std::chrono::milliseconds timeout{};
   /// The address of this host that the other ranks can reach.
   std::string address;
-  /// The network interface to use; empty: the interface of `address`.
+  /// The network interface to use; if empty, the interface of `address`.
   std::string interface {};
 };
 

@@ -11,29 +11,29 @@
 namespace ddp::backends {
 
 /// Waits for at most `time`, and returns whether `work` has ended. Throws the
-/// work's error. Some works of gloo end without ever being complete.
+/// work's error. Some gloo works end but never become complete.
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 
-/// The beginning of the text of a timeout, before the seconds.
+/// The beginning of a message about a timeout, before the seconds.
 constexpr const char* kTimedOut = "timed out after ";
 
-/// The end of a text about a process that ended without leaving its group.
+/// The end of a message about a process that ended without leaving its group.
 constexpr const char* kHasEnded = ") has ended";
 
-/// "timed out after 14 s".
+/// Returns text such as "timed out after 14 s".
 inline std::string timed_out_after(std::chrono::milliseconds time) {
   return c10::str(kTimedOut, seconds(time), " s");
 }
 
-/// The data that all operations of this library's backends have.
+/// The data common to all operations of this library's backends.
 struct OperationInfo {
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  /// "all_reduce", for messages.
+  /// The name for messages, such as "all_reduce".
   const char* name = "";
   std::chrono::milliseconds timeout{};
   /// The outputs, as the caller passed them.
   std::vector<at::Tensor> outputs{};
-  /// The bytes of all tensors, for messages; -1: unknown.
+  /// The total number of bytes of the tensors, for messages; -1 if unknown.
   int64_t bytes = 0;
 };
 
@@ -63,22 +63,22 @@ class BackendWork : public c10d::Work {
  protected:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-  /// Waits until at most `until`. Returns whether the operation has ended, with
-  /// or without an error.
+  /// Waits until `until` at the latest. Returns whether the operation has
+  /// ended, with or without an error.
   virtual bool ends_until(Clock::time_point until) = 0;
-  /// "all_reduce of 12 bytes (operation 2 of its group) over shm on rank 1 of
-  /// 3".
+  /// Returns text such as "all_reduce of 12 bytes (operation 2 of its group)
+  /// over shm on rank 1 of 3".
   std::string description() const;
   virtual Future make_future() const;
   virtual void complete_future(c10::ivalue::Future& future) const;
 
   void set_error(const std::string& text);
-  /// Call this when the operation has ended: later futures are complete.
-  /// Returns the future that was requested before, if any, for the caller to
-  /// complete.
+  /// Call this when the operation has ended; later futures are already
+  /// complete. Returns the future that was requested earlier, if any, for the
+  /// caller to complete.
   Future end_future();
-  /// Completes the future, if it is not null. Does not throw: returns the error
-  /// of a callback that threw, or an empty text.
+  /// Completes the future if it is not null. If a callback throws, returns the
+  /// error's text instead of throwing; otherwise returns an empty string.
   std::string call_back(const Future& future) const;
 
   const Member member_;
@@ -87,13 +87,13 @@ class BackendWork : public c10d::Work {
   const int64_t bytes_;
   const std::chrono::milliseconds timeout_;
   const Clock::time_point deadline_;
-  /// The number among the group's operations; 0: not counted.
+  /// The operation's number in its group, from 1; 0 if not counted.
   uint64_t number_ = 0;
   std::exception_ptr error_;
 
  private:
-  /// Created on request, since few are needed. Both are guarded by the mutex of
-  /// Work.
+  /// Created on request, since few operations need a future. The mutex of
+  /// `Work` guards `future_` and `has_ended_`.
   Future future_;
   bool has_ended_ = false;
 };

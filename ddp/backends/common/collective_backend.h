@@ -9,8 +9,8 @@
 
 namespace ddp::backends {
 
-/// Checks the arguments of c10d's collectives, and expresses the collectives by
-/// the few operations that this library's backends implement.
+/// Checks the arguments of c10d's collectives, and implements the collectives
+/// in terms of the few operations that this library's backends provide.
 class CollectiveBackend : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -55,7 +55,7 @@ class CollectiveBackend : public c10d::Backend {
       const c10d::ReduceScatterOptions&) override;
 
  protected:
-  /// The call of the program.
+  /// The program's call.
   struct Call {
     Call(c10d::OpType its_type, const char* its_name)
         : type(its_type), name(its_name) {}
@@ -67,7 +67,7 @@ class CollectiveBackend : public c10d::Backend {
           async(options.asyncOp) {}
 
     c10d::OpType type;
-    /// "all_reduce", for messages.
+    /// The name for messages, such as "all_reduce".
     const char* name;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     /// False if the caller announced that it waits immediately.
@@ -75,8 +75,8 @@ class CollectiveBackend : public c10d::Backend {
   };
 
   /// The tensors that this rank sends to and receives from each rank, by rank;
-  /// an undefined tensor stands for none. A single tensor to send goes to all
-  /// ranks.
+  /// an undefined tensor means no data. A single tensor in `to_ranks` is sent
+  /// to all ranks.
   struct Exchange {
     Tensors to_ranks;
     Tensors from_ranks;
@@ -97,20 +97,20 @@ class CollectiveBackend : public c10d::Backend {
     std::vector<Exchange> exchanges;
     /// The outputs, as the caller passed them.
     Tensors outputs{};
-    /// Returns further exchanges when the first ones are complete. `next` and
-    /// `finish` must hold the tensors of these exchanges.
+    /// Returns further exchanges when the first exchanges are complete. `next`
+    /// and `finish` must hold the tensors of these exchanges.
     std::function<std::vector<Exchange>()> next{};
     /// The work after the last exchange.
     std::function<void()> finish{};
   };
 
   virtual WorkPtr exchange(const Call& call, Plan plan) = 0;
-  /// Concatenates the inputs of all ranks in the output.
+  /// Concatenates the inputs of all ranks into the output.
   virtual WorkPtr all_gather_into(
       const Call& call,
       const at::Tensor& output,
       const at::Tensor& input);
-  /// Reduces a dense tensor in place; the tensor is not checked yet.
+  /// Reduces a dense tensor in place; the caller has not checked the tensor.
   virtual WorkPtr all_reduce(
       const Call& call,
       const at::Tensor& tensor,

@@ -42,7 +42,7 @@ class ForwardingBackend : public detail::Backend {
       call_of("all_reduce_coalesced", tensors, reduction(options)))
   DDP_FORWARD_IN_PLACE(reduce, ReduceOptions,
       call_of("reduce", tensors, reduction(options) + ", " + root(options)))
-  // Parts may differ in length; the outputs are the same on all ranks.
+  // Inputs may differ in length; the outputs have the same shapes on all ranks.
   DDP_FORWARD(allgather, TensorLists, Tensors, AllgatherOptions,
       call_of("all_gather", first_of(outputs)))
   DDP_FORWARD(_allgather_base, at::Tensor, at::Tensor, AllgatherOptions,
@@ -130,8 +130,8 @@ class ForwardingBackend : public detail::Backend {
   static std::string root(const Options& options) {
     return c10::str("root ", options.rootRank);
   }
-  /// The only list: c10d has a list for each GPU of a rank, and a rank of this
-  /// library has one GPU.
+  /// Returns the only list: c10d has a list for each GPU of a rank, but a rank
+  /// of this library has one GPU.
   static at::TensorList first_of(const TensorLists& lists) {
     return lists.empty() ? at::TensorList() : at::TensorList(lists.front());
   }

@@ -7,8 +7,7 @@
 namespace ddp::backends::hierarchical {
 
 /// Which ranks share a host. Hosts are numbered in the order of their first
-/// ranks, which act for them. Places on a host are numbered from 0 in rank
-/// order.
+/// ranks. Places on a host are numbered from 0 in rank order.
 struct Placement {
   explicit Placement(const std::vector<std::string>& hosts);
 

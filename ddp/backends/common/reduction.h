@@ -8,11 +8,11 @@
 
 namespace ddp::backends::shm {
 
-/// Reduces elements of several ranks, in rank order. Half and bfloat16 are
-/// computed in float and rounded once.
+/// Reduces elements of several ranks, in rank order. Half and bfloat16 values
+/// are reduced in float and rounded once.
 class Reduction {
  public:
-  /// Throws `c10::ValueError` if the dtype has no such operation. A mean is
+  /// Throws `c10::ValueError` if `op` is not defined for `dtype`. A mean is
   /// computed as a sum, which the caller divides.
   Reduction(c10::ScalarType dtype, const c10d::ReduceOp& op);
 

@@ -13,7 +13,7 @@ class Timer {
   /// Throws `c10::Error` if the process cannot open more files.
   Timer();
 
-  /// Makes `wait` return after `delay`; replaces an earlier setting.
+  /// Makes `wait` return after `delay`; replaces an earlier delay.
   void set(std::chrono::nanoseconds delay);
 
   /// Returns at the set time, or immediately if this time has passed since the

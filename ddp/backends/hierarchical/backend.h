@@ -8,9 +8,10 @@
 
 namespace ddp::backends::hierarchical {
 
-/// Collectives through each host's first rank. They run one after another on
-/// other threads, so that the sub-backends see the same order on all ranks. A
-/// failure breaks the backend. The destructor aborts running operations.
+/// Collectives through each host's first rank. The collectives run one after
+/// another on other threads, so each sub-backend receives calls in the same
+/// order on all ranks. A failure breaks the backend. The destructor aborts
+/// running operations.
 class Backend final : public ForwardingBackend {
  public:
   using Timeout = std::chrono::milliseconds;
@@ -56,8 +57,8 @@ class Backend final : public ForwardingBackend {
  private:
   /// Throws if the backend is broken.
   void check_usable(const char* name) const;
-  // These are launched on the caller's thread, so that the sub-backend sees the
-  // same order on all ranks.
+  // The caller's thread launches these calls, so the sub-backend receives them
+  // in the same order on all ranks.
   WorkPtr forward(const debug::Call& call, Launch launch) override;
   WorkPtr forward_message(const debug::Call& call, Launch launch) override;
   WorkPtr push(
@@ -77,7 +78,7 @@ class Backend final : public ForwardingBackend {
   /// The flat view of a contiguous tensor that must have `numel` elements.
   at::Tensor row(const char* name, const at::Tensor& tensor, int64_t numel)
       const;
-  /// `result`: the outputs, as the caller passed them.
+  /// `result` contains the outputs, as the caller passed them.
   WorkPtr all_gather(
       c10d::OpType type,
       const char* name,

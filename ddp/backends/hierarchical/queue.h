@@ -22,9 +22,10 @@ class Operation final : public BackendWork {
  private:
   friend class Queue;
 
-  /// Runs the operation. Returns its error; empty if it did not fail.
+  /// Runs the operation and returns its error; empty if the operation
+  /// succeeded.
   std::string run();
-  /// Sets the result. Returns the future, if it was requested.
+  /// Sets the result. Returns the future if one was requested; otherwise null.
   Future complete(const std::string& error);
   bool ends_until(Clock::time_point until) override;
 
@@ -34,7 +35,7 @@ class Operation final : public BackendWork {
 /// Runs operations one after another, in the order of the calls, on other
 /// threads. While one thread runs the callbacks of an operation's future, which
 /// may use the queue, another thread continues. The first operation that fails
-/// breaks the queue: later ones fail with the same reason.
+/// breaks the queue: later operations fail for the same reason.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   /// `break_off` is called when an operation has failed, or must be aborted.
@@ -43,13 +44,13 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Queue& operator=(const Queue&) = delete;
 
   /// Aborts the running operation, and waits for all threads except the calling
-  /// one. If the calling thread is one of the queue's, it ends when its
-  /// callback returns.
+  /// thread. If the calling thread belongs to the queue, that thread ends when
+  /// its callback returns.
   void stop();
 
   void push(const c10::intrusive_ptr<Operation>& operation);
   void break_off(const std::string& reason);
-  /// Why the queue is broken; empty if it is not.
+  /// The reason why the queue is broken; empty if the queue is usable.
   std::string first_error() const;
   uint64_t pushed() const;
 
@@ -59,7 +60,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   /// Starts a thread if no thread will take the next operation.
   void provide_thread();
   void run();
-  /// Returns the operation's error; empty if it did not fail.
+  /// Returns the operation's error; empty if the operation succeeded.
   std::string run(Operation& operation);
   void fail(const std::string& reason);
 

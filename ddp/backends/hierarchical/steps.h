@@ -10,8 +10,8 @@ namespace ddp::backends::hierarchical {
 int64_t longest(const std::vector<at::Tensor>& tensors);
 
 /// The steps of collectives on the backend's thread. Collectives share the
-/// ownership of this object, since one may be running when the backend is
-/// destroyed. Tensors to gather or scatter are rows of equal length, by host
+/// ownership of this object, since a collective may be running when the backend
+/// is destroyed. Tensors to gather or scatter are rows of equal length, by host
 /// and place.
 class Steps {
  public:
@@ -38,7 +38,8 @@ class Steps {
       const Tensors& inputs,
       const c10d::ReduceScatterOptions& options) const;
 
-  /// Ends the waits for sub-backends and aborts the sub-backends; only once.
+  /// Ends the waits for sub-backends and aborts the sub-backends. Only the
+  /// first call has an effect.
   void break_off();
 
   /// Calls a method of each sub-backend of this rank.
@@ -56,7 +57,7 @@ class Steps {
   const SubBackend flat;
 
  private:
-  /// A rank's row, cut to `length`.
+  /// A rank's row, truncated to `length` elements.
   at::Tensor row_of(const at::Tensor& rows, int rank, int64_t length) const;
 
   const Placement placement_;

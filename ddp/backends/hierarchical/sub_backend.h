@@ -8,11 +8,11 @@
 
 namespace ddp::backends::hierarchical {
 
-/// A part of a hierarchical backend. Functions start a collective, and `finish`
-/// waits for the collective; they do nothing on a rank without this
+/// A part of a hierarchical backend. The other functions start a collective,
+/// and `finish` waits for the collective; all do nothing on a rank without this
 /// sub-backend. AVG is computed as a sum, which the caller divides. Tensors
-/// that gloo cannot reduce are gathered, and reduced by each rank. Errors name
-/// the sub-backend.
+/// that gloo cannot reduce are gathered, and each rank reduces them. Errors
+/// name the sub-backend.
 class SubBackend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -34,7 +34,7 @@ class SubBackend {
 
   WorkPtr reduce(at::Tensor, const c10d::ReduceOp&, int root, Timeout) const;
   WorkPtr all_reduce(at::Tensor, const c10d::ReduceOp&, Timeout) const;
-  // Functions that only move data treat tensors as bytes.
+  // These functions only move data, and treat tensors as bytes.
   WorkPtr broadcast(const at::Tensor&, int root, Timeout) const;
   /// `rows`: on rank 0, one row for each rank.
   WorkPtr gather(at::Tensor row, const at::Tensor& rows, Timeout) const;
@@ -50,10 +50,10 @@ class SubBackend {
 
  private:
   [[noreturn]] void fail(const std::exception& error) const;
-  /// Waits for a collective that the backend has started.
+  /// Waits for a collective that the sub-backend has started.
   void await(c10d::Work& work) const;
   bool can_reduce(const at::Tensor& tensor) const;
-  /// All-reduces a tensor that the backend cannot reduce.
+  /// All-reduces a tensor that the sub-backend cannot reduce.
   void reduce_here(const at::Tensor&, const c10d::ReduceOp&, Timeout) const;
 
   const c10::intrusive_ptr<c10d::Backend> backend_;

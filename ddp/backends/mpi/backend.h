@@ -7,20 +7,21 @@ namespace ddp::backends::mpi {
 
 /// c10d's collectives over a separate communicator, for dense tensors on the
 /// CPU or a CUDA GPU. Tensors that are reduced, broadcast, sent or received may
-/// have any dense layout, the same on all ranks; others must be contiguous. An
-/// all-reduce by SUM also accepts a sparse COO tensor on the CPU.
+/// have any dense layout, the same on all ranks; other tensors must be
+/// contiguous. An all-reduce by SUM also accepts a sparse COO tensor on the
+/// CPU.
 ///
 /// An operation that does not complete within its timeout breaks the backend:
-/// MPI can neither cancel the operation nor let later ones overtake it. Later
-/// calls throw immediately.
+/// MPI can neither cancel the operation nor let later operations overtake it.
+/// Later calls throw immediately.
 ///
-/// Only the program's threads may call MPI if the program initialised MPI
-/// without MPI_THREAD_MULTIPLE. Collectives then end before the call returns,
-/// and sends and receives progress only within `wait`, `isCompleted` or later
-/// calls.
+/// Only the program's threads may call MPI if the program initialized MPI
+/// without MPI_THREAD_MULTIPLE. Collectives are then complete when the call
+/// returns, and sends and receives progress only within `wait`, `isCompleted`
+/// or later calls.
 class Backend final : public CollectiveBackend {
  public:
-  /// `largest`: the maximum number of elements for one call of MPI.
+  /// `largest` is the maximum number of elements for one MPI call.
   Backend(
       std::shared_ptr<Channel> channel,
       std::chrono::milliseconds timeout,
@@ -34,7 +35,8 @@ class Backend final : public CollectiveBackend {
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// Rank 0 throws with the ranks that did not arrive in time.
+  /// On rank 0, throws an error that names the ranks that did not arrive in
+  /// time.
   void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
       override;
   WorkPtr send(Tensors&, int peer, int tag) override;
@@ -48,7 +50,8 @@ class Backend final : public CollectiveBackend {
 
   /// Throws `c10::ValueError` if MPI cannot use `tensor`.
   void add(Task& task, const at::Tensor& tensor) const;
-  /// The tensor that MPI reads, or reads and fills, instead of `tensor`.
+  /// The tensor that MPI reads (`input`), or reads and fills (`output`),
+  /// instead of `tensor`.
   at::Tensor input(Task& task, const at::Tensor& tensor) const;
   at::Tensor output(Task& task, const at::Tensor& tensor) const;
 

@@ -9,14 +9,14 @@
 namespace ddp::backends::mpi {
 
 /// The pauses between polls of running operations. At first the thread does not
-/// pause, since yielding the core takes as long as a small operation. Then it
-/// yields, and later sleeps for growing times, so that ranks on shared cores do
-/// not block each other.
+/// pause, since yielding the core takes as long as a small operation. The
+/// thread then yields, and later sleeps for growing times, so that ranks on
+/// shared cores do not block each other.
 class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Pauses begin after `spin`, and sleeps after `patience`.
+  /// Starts to yield after `spin`, and to sleep after `patience`.
   Backoff(std::chrono::microseconds spin, std::chrono::microseconds patience)
       : spin_(spin), patience_(patience) {}
 

@@ -9,16 +9,17 @@
 
 namespace ddp::backends::mpi {
 
-/// Drives this process's operations. Like MPI, it exists once per process.
+/// Drives this process's operations. Like MPI, the engine exists once per
+/// process.
 ///
 /// Operations on one communicator start in the order in which they were
 /// submitted. A thread that waits for an operation drives all operations, which
 /// saves two thread switches per operation. While no thread waits, the engine's
-/// thread drives them, and sleeps if there are none. The engine has no thread
-/// if only the program's threads may call MPI.
+/// thread drives the operations, or sleeps if none are running. The engine has
+/// no thread if only the program's threads may call MPI.
 class Engine {
  public:
-  /// Initialises MPI at the first call.
+  /// Initializes MPI at the first call.
   static Engine& get();
 
   Threading threading() const {
@@ -27,18 +28,19 @@ class Engine {
 
   void submit(const c10::intrusive_ptr<Operation>& operation);
 
-  /// Waits until the operation is complete or `until`; returns whether it is
-  /// complete.
+  /// Waits until the operation is complete, or until `until`; returns whether
+  /// the operation is complete.
   bool wait(Operation& operation, Operation::Clock::time_point until);
 
-  /// Lets the engine's thread drive the operations; for callers that do not
+  /// Lets the engine's thread drive the operations; for callers that will not
   /// wait soon.
   void take_over();
 
   /// Drives the operations once, if the engine has no thread.
   void poll();
 
-  /// The lock that a caller of MPI outside of operations must hold.
+  /// Returns the lock that code must hold while it calls MPI outside
+  /// operations.
   std::unique_lock<std::mutex> exclusive();
 
   /// Ends the thread, and returns whether MPI is idle. Running operations get a
@@ -51,13 +53,14 @@ class Engine {
 
   Engine();
   void run();
-  /// Returns when the thread has an operation to drive, or must stop; `lock` is
-  /// on `mutex_`.
+  /// Returns when the thread has an operation to drive, or must stop; `lock`
+  /// must hold `mutex_`.
   void sleep(std::unique_lock<std::mutex>& lock);
-  /// Wakes the thread if it sleeps; call with `mutex_` locked.
+  /// Wakes the thread if the thread sleeps. Call this with `mutex_` locked.
   void wake(std::chrono::microseconds delay);
 
-  // Call these with `calls_` locked. They return whether any state changed.
+  // Call these functions with `calls_` locked. The first three return whether
+  // any state changed.
   bool advance(Clock::time_point now);
   bool start_waiting();
   bool test_started(Clock::time_point now);
@@ -75,7 +78,8 @@ class Engine {
   std::mutex calls_;
   std::deque<OperationPtr> waiting_;
   std::vector<OperationPtr> started_;
-  /// Failed operations: MPI cannot cancel them, and may still use their memory.
+  /// Failed operations: MPI cannot cancel these operations, and may still use
+  /// their memory.
   std::vector<OperationPtr> abandoned_;
 
   /// Held briefly; guards the members below.

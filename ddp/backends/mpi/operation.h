@@ -12,8 +12,8 @@
 
 namespace ddp::backends::mpi {
 
-/// The tags of messages: this library uses the last of the 32768 tags that
-/// every MPI supports.
+/// Message tags: this library uses the last of the 32768 tags that every MPI
+/// supports.
 constexpr int kExchangeTag = 32767;
 constexpr int kFirstReservedTag = 32766;
 
@@ -29,19 +29,19 @@ Bytes bytes_of(const at::Tensor& tensor);
 /// The MPI requests of one operation, and their types.
 class Requests {
  public:
-  /// `largest`: the maximum number of elements for one call.
+  /// `largest` is the maximum number of elements for one MPI call.
   explicit Requests(int64_t largest) : largest_(largest) {}
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
-  /// Must run on a thread that may call MPI.
+  /// Call this on a thread that may call MPI.
   ~Requests();
 
-  /// The maximum number of elements, or bytes, for one call of MPI.
+  /// The maximum number of elements, or bytes, for one MPI call.
   int64_t largest() const {
     return largest_;
   }
 
-  /// The memory for the request of the next call.
+  /// The memory for the request of the next MPI call.
   MPI_Request* next();
 
   /// The size of a message for MPI: a number of elements of a type.
@@ -52,11 +52,11 @@ class Requests {
   Extent extent(int64_t bytes);
 
   void send(const Bytes& bytes, int peer, int tag, const Comm& comm);
-  /// Receives a message; another size is an error.
+  /// Receives a message of exactly this size; another size is an error.
   void receive(const Bytes& bytes, int peer, int tag, const Comm& comm);
 
-  /// Whether all requests are complete. Throws `c10::DistBackendError` if one
-  /// failed.
+  /// Whether all requests are complete. Throws `c10::DistBackendError` if a
+  /// request failed.
   bool test();
 
   /// The sender of the last received message.
@@ -101,12 +101,13 @@ struct Channel {
 struct Task : OperationInfo {
   Staging staging;
   int64_t largest = 0;
-  /// Functions that call MPI. `steps` and `finish` keep the tensors alive.
+  /// Functions that call MPI. The functions in `steps` and `finish` keep the
+  /// tensors alive.
   std::vector<std::function<void(Requests&)>> steps;
-  /// A step after MPI has completed `steps`; later operations wait for this
-  /// step. `finish` must hold its tensors.
+  /// A step that runs after MPI has completed `steps`; later operations wait
+  /// for this step. `finish` must hold the step's tensors.
   std::function<void(Requests&)> second_step;
-  /// The work after MPI has completed all steps.
+  /// Functions that run after MPI has completed all steps.
   std::vector<std::function<void()>> finish;
 };
 
@@ -124,7 +125,7 @@ class Operation final : public BackendWork {
   friend class Engine;
   enum class State { kPending, kDone, kFailed };
 
-  // For the engine, which calls these one at a time.
+  // The engine calls these functions one at a time.
   bool ready();
   /// Returns false if the start failed.
   bool start();
@@ -133,8 +134,8 @@ class Operation final : public BackendWork {
   /// Fails the operation and breaks the channel.
   void fail(const std::string& reason);
 
-  // For any thread.
-  /// Does the work after MPI's part, once.
+  // Any thread may call the functions below.
+  /// Runs the functions in `finish`, once.
   void complete();
   bool ends_until(Clock::time_point until) override;
   Future make_future() const override;
@@ -145,7 +146,7 @@ class Operation final : public BackendWork {
   std::optional<Requests> requests_;
   int source_ = -1;
   bool abandoned_ = false;
-  /// Whether MPI has completed the operation, or it failed.
+  /// Whether MPI has completed the operation, or the operation has failed.
   std::atomic<bool> arrived_{false};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> done_{false};

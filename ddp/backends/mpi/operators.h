@@ -14,14 +14,14 @@ struct Operator {
   int per_element = 1;
 };
 
-/// Creates the operators that MPI does not have. Call this after MPI is
-/// initialised, and before `operator_for`.
+/// Creates the operators that MPI lacks. Call this after MPI is initialized,
+/// and before `operator_for`.
 void create_operators();
 
 /// The operator of a reduction. Bool uses logical operators; half and bfloat16
 /// are computed in float, and each pair's result is rounded. AVG is computed as
-/// a SUM, which the caller divides. Throws `c10::ValueError` if `dtype` has no
-/// such operation.
+/// a SUM, which the caller divides. Throws `c10::ValueError` if `op` is not
+/// defined for `dtype`.
 Operator operator_for(c10::ScalarType dtype, const c10d::ReduceOp& op);
 
 } // namespace ddp::backends::mpi

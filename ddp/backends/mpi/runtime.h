@@ -12,28 +12,28 @@ void check_mpi(int code, const char* call);
 enum class Threading {
   /// Any thread at any time.
   kFree,
-  /// Any thread, one at a time: this library initialised MPI, and makes all
+  /// Any thread, one at a time: this library initialized MPI, and makes all
   /// calls.
   kOneAtATime,
-  /// Only the program's threads, since the program initialised MPI without
-  /// support for more: operations progress within their calls.
+  /// Only the program's threads, since the program initialized MPI without
+  /// support for other threads. Operations progress within the program's calls.
   kCaller,
 };
 
-/// Whether MPI is initialised and not finalised.
+/// Whether MPI is initialized and not finalized.
 bool mpi_running();
 
-/// Initialises MPI if needed; MPI is then finalised at the end of the process,
-/// unless the program finalises it earlier. Throws `c10::DistBackendError` if
-/// MPI was finalised or cannot start.
+/// Initializes MPI if needed; MPI is then finalized at the end of the process,
+/// unless the program finalizes MPI earlier. Throws `c10::DistBackendError` if
+/// MPI was finalized or cannot start.
 Threading initialize_mpi();
 
 /// Throws `c10::DistBackendError` if the threading level with which the program
-/// initialised MPI does not allow calls from this thread.
+/// initialized MPI does not allow calls from this thread.
 void check_thread();
 
-/// An `MPI_Comm` that this object owns and frees; errors are returned, not
-/// fatal.
+/// An `MPI_Comm` that this object owns and frees. MPI returns errors instead of
+/// ending the process.
 class Comm {
  public:
   Comm() = default;

@@ -6,9 +6,9 @@
 
 namespace ddp::backends::shm {
 
-/// All-reduces a dense tensor. If the tensors of all ranks are in their heaps,
-/// each rank reduces a share of them in place; otherwise the tensors pass
-/// through the slots, piece by piece.
+/// All-reduces a dense tensor. If every rank's tensor is in that rank's heap,
+/// each rank reduces a share of the elements in place; otherwise the tensors
+/// pass through the slots, piece by piece.
 class AllReduce final : public Collective {
  public:
   AllReduce(
@@ -27,7 +27,7 @@ class AllReduce final : public Collective {
 
   void put_piece(int64_t piece);
   void take_piece(int64_t piece);
-  /// Reduces all ranks' newest pieces into this rank's tensor.
+  /// Reduces the newest pieces of all ranks into this rank's tensor.
   void reduce_piece(int64_t piece);
   template <typename BeginOf>
   void reduce_share(int64_t count, BeginOf&& begin_of) const;
@@ -40,8 +40,8 @@ class AllReduce final : public Collective {
   const c10d::ReduceOp op_;
   const int64_t element_;
   const int64_t offset_;
-  /// The number of elements per piece, which fits into a slot, and the number
-  /// of pieces.
+  /// The number of elements per piece, which must fit into a slot, and the
+  /// number of pieces.
   const int64_t per_piece_;
   const int64_t pieces_;
   bool begun_ = false;

@@ -9,12 +9,12 @@ namespace ddp::backends::shm {
 
 /// c10d's collectives for CPU tensors of ranks that share a host. Tensors that
 /// are reduced or broadcast may have any dense layout, the same on all ranks;
-/// others must be contiguous. An all-reduce by SUM also accepts sparse COO
-/// tensors. Reductions are in rank order: their bits are the same on all ranks
-/// and in each run. Send and receive are not supported.
+/// other tensors must be contiguous. An all-reduce by SUM also accepts sparse
+/// COO tensors. Reductions add in rank order, so results are bit-identical on
+/// all ranks and in every run. Send and receive are not supported.
 ///
 /// Tensors from `allocateTensor` are reduced in place. An operation that fails
-/// on one rank breaks the group on all.
+/// on one rank breaks the group on all ranks.
 class Backend final : public CollectiveBackend {
  public:
   Backend(
@@ -29,7 +29,8 @@ class Backend final : public CollectiveBackend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   /// Breaks the group on all ranks.
   void abort() override;
-  /// A text about one of these ranks that has ended, or an empty one.
+  /// Returns a message about one of these ranks that has ended; empty if none
+  /// has ended.
   std::string ended_rank(const std::vector<int64_t>& ranks) const;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
@@ -43,7 +44,7 @@ class Backend final : public CollectiveBackend {
   /// A new operation, to which the caller adds its tensors.
   Task task(const Call& call) const;
 
-  /// Throws `c10::ValueError` if the tensor is not on the CPU, or not dense.
+  /// Throws `c10::ValueError` if the tensor is not on the CPU or is not dense.
   void add(Task& task, const at::Tensor& tensor) const;
 
   WorkPtr exchange(const Call& call, Plan plan) override;

@@ -8,7 +8,7 @@
 namespace ddp::backends::shm {
 
 /// The steps of a rank in a collective. Each step begins when all ranks have
-/// done the previous one.
+/// done the previous step.
 class Collective {
  public:
   Collective() = default;
@@ -26,8 +26,8 @@ using Collectives = std::vector<std::unique_ptr<Collective>>;
 /// A sequence of collectives that form one operation.
 class Chain final : public Collective {
  public:
-  /// `next` returns further collectives when `parts` are complete; may be
-  /// empty.
+  /// `next`, which may be empty, returns further collectives when `parts` are
+  /// complete.
   explicit Chain(Collectives parts, std::function<Collectives()> next = {})
       : parts_(std::move(parts)), next_(std::move(next)) {}
 

@@ -17,7 +17,7 @@ class Engine;
 /// An operation to submit.
 struct Task : OperationInfo {
   std::unique_ptr<Collective> collective;
-  /// The work after the collective.
+  /// The function that runs after the collective.
   std::function<void()> finish;
   /// Whether the caller announced that it waits immediately.
   bool waited_for = false;
@@ -35,13 +35,14 @@ class Operation final : public BackendWork {
  private:
   friend class Engine;
 
-  /// Does all steps for which the other ranks are ready, until at most `until`.
-  /// Returns whether the operation has ended. For one thread at a time.
+  /// Does all steps for which the other ranks are ready, until `until` at the
+  /// latest. Returns whether the operation has ended. Only one thread at a time
+  /// may call this.
   bool advance(Clock::time_point until, std::chrono::nanoseconds spin);
   bool await_others(Clock::time_point until, std::chrono::nanoseconds spin);
   void fail(const std::string& reason);
   void conclude();
-  /// Completes the future, if it was requested.
+  /// Completes the future, if one was requested.
   void complete_future();
   bool ends_until(Clock::time_point until) override;
 
@@ -55,7 +56,7 @@ class Operation final : public BackendWork {
 ///
 /// A thread that waits for an operation drives all operations, which saves two
 /// thread switches per operation. If no thread waits, the engine's thread
-/// drives them, and sleeps if there are none.
+/// drives the operations, or sleeps if none are running.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   using Clock = Context::Clock;
@@ -69,27 +70,27 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return *context_;
   }
 
-  /// Starts an operation, or queues it behind others.
+  /// Starts an operation, or queues it behind other operations.
   c10::intrusive_ptr<Operation> submit(Task task);
 
-  /// Waits until the operation is complete or `until`; returns whether it is
-  /// complete.
+  /// Waits until the operation is complete, or until `until`; returns whether
+  /// the operation is complete.
   bool wait(Operation& operation, Clock::time_point until);
 
-  /// Does the steps that need no waiting.
+  /// Does the steps that do not need to wait.
   void poll();
 
-  /// Lets the engine's thread drive the operations; for callers that do not
+  /// Lets the engine's thread drive the operations; for callers that will not
   /// wait soon.
   void take_over();
 
-  /// Ends the engine's thread. Threads that wait for operations still drive
-  /// them.
+  /// Ends the engine's thread. Threads that wait for operations continue to
+  /// drive these operations.
   void stop();
 
-  /// The first reason for which the group is broken; empty if it is not.
+  /// The first reason why the group is broken; empty if the group is usable.
   std::string first_error() const;
-  /// Breaks the group for this reason, on this rank and on the others.
+  /// Breaks the group for this reason, on all ranks.
   void break_group(const std::string& reason);
 
   /// The number of started operations.
@@ -98,13 +99,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Drives the first operation until it ends or `until`, and starts the next
-  /// ones. Releases the lock meanwhile.
+  /// Drives the first operation until it ends, or until `until`, and starts the
+  /// next operations. Releases the lock meanwhile.
   void drive(
       Lock& lock,
       Clock::time_point until,
       std::chrono::nanoseconds spin);
-  /// Wakes the thread after the delay, unless it wakes earlier.
+  /// Wakes the thread after the delay, unless the thread wakes earlier.
   void wake(std::chrono::microseconds delay);
   void run();
 

@@ -5,22 +5,22 @@
 
 namespace ddp::backends::shm {
 
-/// The properties in which the ranks must agree.
+/// The properties that must be equal on all ranks.
 struct ExchangeKind {
   c10d::OpType type;
   c10::ScalarType dtype;
   int root = -1;
 };
 
-/// Moves contiguous tensors through the slots, piece by piece: one to each
-/// rank, or the same to all ranks, and one from each rank. An undefined tensor
-/// means no data.
+/// Moves contiguous tensors through the slots, piece by piece: one tensor to
+/// each rank, or the same tensor to all ranks, and one tensor from each rank.
+/// An undefined tensor means no data.
 class Exchange final : public Collective {
  public:
   using Tensors = std::vector<at::Tensor>;
 
   /// `to_ranks` has one tensor for each rank, or a single tensor for all ranks
-  /// that expect one.
+  /// that expect a tensor.
   Exchange(
       Context& context,
       const ExchangeKind& kind,

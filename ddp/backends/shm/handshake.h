@@ -6,10 +6,10 @@
 namespace ddp::backends::shm {
 
 /// Returns the memory and the process of each rank, by rank. The ranks connect
-/// to a UNIX socket of rank 0, in the abstract namespace, so that no file is
-/// left behind. Rank 0 accepts only processes of the same user that know a
-/// number from the store. Throws `c10::Error`, also after `options.timeout`.
-/// Collective.
+/// to a UNIX socket of rank 0, in the abstract namespace, which leaves no file
+/// behind. Rank 0 accepts only processes of the same user that send a password
+/// from the store. Throws `c10::Error` on a failure and after
+/// `options.timeout`. Collective.
 std::vector<Peer> exchange_memory(
     const Memory& own,
     const BackendOptions& options);

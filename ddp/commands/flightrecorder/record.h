@@ -13,7 +13,7 @@ struct Collective {
   /// The rank in the group.
   int64_t rank = 0;
   int64_t size = 1;
-  /// The number among the group's collectives, from 1 on; 0 for a message.
+  /// The number among the group's collectives, from 1; 0 for a message.
   int64_t sequence = 0;
   std::string operation;
   std::string arguments;
@@ -23,7 +23,7 @@ struct Collective {
   std::string state;
   int64_t began_ns = 0;
 
-  /// "all_reduce(SUM) of float32 [4]".
+  /// Returns text such as "all_reduce(SUM) of float32 [4]".
   std::string text() const;
   /// The part of the text that must be equal on all ranks.
   std::string signature() const;
@@ -40,8 +40,9 @@ struct Record {
   std::vector<Collective> collectives;
 };
 
-/// The records in these files and folders, by rank. Throws `std::runtime_error`
-/// if a file cannot be read, or if the records are from different jobs.
+/// Reads the records in these files and folders, and returns them by rank.
+/// Throws `std::runtime_error` if a file cannot be read, or if the records are
+/// from different jobs.
 std::vector<Record> read_records(const std::vector<std::string>& paths);
 
 } // namespace ddp::command

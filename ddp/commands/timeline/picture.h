@@ -6,7 +6,7 @@
 
 namespace ddp::command {
 
-/// Writes a picture as SVG: the computation, the reductions of buckets and the
+/// Writes an SVG picture of the computation, the reductions of buckets and the
 /// waits of each rank over time.
 void write_picture(
     std::ostream& out,

@@ -9,21 +9,22 @@
 
 namespace ddp::command {
 
-/// Nanoseconds of rank 0's clock.
+/// A time of rank 0's clock, in nanoseconds.
 using Time = int64_t;
 
 enum class Activity { kForward, kBackward, kReduction, kWait };
 
 /// A period of a rank's activity.
 struct Span {
-  /// "backward", "bucket 3", "wait for bucket 3".
+  /// Returns text such as "backward", "bucket 3" or "wait for bucket 3".
   std::string name() const;
 
   Activity activity;
   int64_t step;
   Time begin;
   Time end;
-  /// The bucket's place in the order of reduction, from 1, and its size.
+  /// The bucket's place in the order of reduction, from 1, and its size in
+  /// bytes.
   size_t bucket = 0;
   int64_t bytes = 0;
 };
@@ -44,19 +45,20 @@ struct RankTimeline {
   std::optional<int64_t> clock_error;
   /// The tracks "compute", "communication" (one or more) and "waits".
   std::vector<Track> tracks;
-  /// The times at which buckets had all their gradients.
+  /// The buckets and the times at which all gradients of each bucket were
+  /// ready.
   std::vector<std::pair<size_t, Time>> ready;
 };
 
-/// Reads the files, and the files in folders, in the order of ranks and
-/// Reducers. Throws `std::runtime_error` with the name of a file that cannot be
-/// read, or that does not match the others.
+/// Reads these files and the files in these folders, and returns the timelines
+/// in the order of ranks and Reducers. Throws `std::runtime_error` with the
+/// name of a file that cannot be read, or that does not match the other files.
 std::vector<RankTimeline> read_timelines(const std::vector<std::string>& paths);
 
-/// The first and the last of all times.
+/// The first and the last time in all timelines.
 std::pair<Time, Time> range_of(const std::vector<RankTimeline>& timelines);
 
-/// Whether the timelines are of more than one Reducer.
+/// Whether the timelines belong to more than one Reducer.
 bool are_of_several(const std::vector<RankTimeline>& timelines);
 
 } // namespace ddp::command

@@ -7,8 +7,8 @@
 namespace ddp::command {
 
 /// Writes a trace for Perfetto and chrome://tracing: a process for each rank,
-/// with tracks for computation, communication and waits. Source: the Trace
-/// Event Format, as an array of events; times are in microseconds from the
+/// with tracks for computation, communication and waits. The trace is an array
+/// of events in the Trace Event Format; times are in microseconds from the
 /// first event.
 void write_trace(std::ostream& out, const std::vector<RankTimeline>& timelines);
 

@@ -5,7 +5,7 @@
 namespace ddp::detail {
 
 /// Checks over `store` that all ranks call this function with the same `text`;
-/// also detects missing ranks. Throws `c10::Error` that names the missing
+/// also detects missing ranks. Throws a `c10::Error` that names the missing
 /// ranks, or both texts, after at most the group's timeout. Collective.
 void agree(
     const c10::intrusive_ptr<c10d::Store>& store,

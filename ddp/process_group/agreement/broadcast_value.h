@@ -5,9 +5,10 @@
 
 namespace ddp::detail {
 
-/// Returns the value of rank `root` on all ranks; its tensors must be on the
-/// CPU. The other ranks' `value` is ignored. Tensors are sent one by one: a
-/// rank needs memory for all of them, plus once for the largest. Collective.
+/// Returns the value of rank `root` on all ranks. All tensors in the value must
+/// be on the CPU. The other ranks' `value` is ignored. Tensors are sent one at
+/// a time: a rank needs memory for all tensors, plus memory for the largest
+/// tensor. Collective.
 c10::IValue broadcast_value(
     const c10::IValue& value,
     const ProcessGroup& group,

@@ -20,9 +20,9 @@ void on_each_rank(
     const ProcessGroup& group,
     const std::function<void()>& work);
 
-/// As above, for `work` that may be collective. If it throws on one rank while
-/// others wait in its collectives, these fail with the reason after some
-/// seconds, and the group cannot be used again.
+/// Same as above, for `work` that may be collective. If `work` throws on one
+/// rank while others wait in its collectives, these collectives fail with the
+/// reason after a few seconds, and the group cannot be used again.
 void on_each_rank_together(
     const char* operation,
     const ProcessGroup& group,

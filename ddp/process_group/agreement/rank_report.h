@@ -8,20 +8,21 @@
 
 namespace ddp::detail {
 
-/// The number of differences that a message names: a model may have thousands
-/// of parameters.
+/// The maximum number of differences that a message lists, since a model may
+/// have thousands of parameters.
 constexpr size_t kMaxDifferences = 8;
 
-/// The lines as one text to send, each followed by a newline.
+/// Joins the lines into one string to send, each followed by a newline.
 std::string join_lines(const std::vector<std::string>& lines);
 
 std::vector<std::string> split_lines(const std::string& text);
 
-/// Ranks in ascending order as a text: "rank 2", "ranks 0, 1 and 3", "ranks 0-2
+/// Formats ranks in ascending order: "rank 2", "ranks 0, 1 and 3", "ranks 0-2
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);
 
-/// The ranks with equal keys, in the order of the first rank of each key.
+/// Returns the ranks with equal keys, in the order of the first rank of each
+/// key.
 template <typename Key>
 std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
     const std::vector<Key>& of_ranks) {
@@ -39,8 +40,8 @@ std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
   return groups;
 }
 
-/// The texts of the ranks, with the numbers of the ranks: "ranks 0 and 2: this;
-/// rank 1: that". Ranks with an empty text are left out.
+/// Joins the texts of the ranks, each preceded by its ranks: "ranks 0 and 2:
+/// this; rank 1: that". Omits ranks with an empty text.
 std::string name_by_ranks(const std::vector<std::string>& texts);
 
 /// Throws `c10::ValueError` unless all ranks report the same call.

@@ -13,9 +13,10 @@ class Store;
 
 namespace ddp::detail {
 
-/// Gathers a part from each rank under a key of a store. The last rank makes a
-/// decision from all parts, and all ranks read this verdict. For any number of
-/// ranks, each rank sends a few requests, and each part is sent twice.
+/// Gathers a part from each rank under a key of a store. The last rank to add a
+/// part computes a verdict from all parts, and all ranks read this verdict. For
+/// any number of ranks, each rank sends a few requests, and each part is sent
+/// twice.
 class StoreGather {
  public:
   using Bytes = std::vector<uint8_t>;
@@ -28,21 +29,24 @@ class StoreGather {
   /// Throws `c10::Error` if the store cannot append.
   StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key);
 
-  /// Adds this rank's part. Returns the parts of all `size` ranks to the last
-  /// rank, which must then call `decide` before the others may read.
+  /// Adds this rank's part. On the last rank, returns the parts of all `size`
+  /// ranks; this rank must then call `decide`, and the other ranks may read the
+  /// verdict.
   std::optional<std::vector<Part>> add(const Part& part, int64_t size);
 
-  /// Sets the verdict that the others read.
+  /// Sets the verdict that the other ranks read.
   void decide(const Bytes& verdict);
 
-  /// Decides unless a rank has decided. Returns the first verdict.
+  /// Sets the verdict unless a rank has already set it. Returns the first
+  /// verdict.
   std::string decide_once(const std::string& verdict);
 
-  /// The key that exists once a rank has decided.
+  /// The key that exists once a rank has set the verdict.
   std::string verdict_key() const;
 
-  /// The verdict; empty if there is none. Each rank must call this once, after
-  /// all have added their parts; the last call removes all keys.
+  /// Returns the verdict; empty if no rank has set it. Each rank must call this
+  /// once, after all ranks have added their parts; the last call removes all
+  /// keys.
   Bytes verdict();
 
   /// The parts that have arrived so far.
@@ -51,7 +55,7 @@ class StoreGather {
   /// Removes all keys.
   void remove();
 
-  /// Whether any rank has yet to read the verdict.
+  /// Whether any rank has not yet read the verdict.
   bool is_there();
 
  private:

@@ -8,14 +8,15 @@
 namespace ddp::detail {
 
 /// The streams of a GPU on which a bucket was filled: backward runs each part
-/// of a model on the stream of its forward.
+/// of a model on the stream of that part's forward pass.
 class ArrivalStreams {
  public:
   /// Adds the current stream of `device`. Does nothing on the CPU.
   void add(c10::Device device);
 
-  /// Makes the current stream of `device` wait for the others' current work,
-  /// and drops the others. Returns whether there was another.
+  /// Makes the current stream of `device` wait for the current work of the
+  /// other streams, and drops these streams. Returns whether another stream
+  /// existed.
   bool join(c10::Device device);
 
  private:

@@ -12,23 +12,25 @@ namespace ddp {
 struct Bucket {
   /// Parameters by index, in their order in the buffer.
   BucketIndices indices;
-  /// The buffer and its slices. The layout, back to back without gaps,
-  /// determines the backend's order of addition, and thus the bits.
+  /// The buffer and its slices. The slices are adjacent without gaps. This
+  /// layout determines the backend's order of addition, and thus the exact
+  /// bits.
   GradBucket content;
-  /// The streams that filled it in this backward.
+  /// The streams that filled the bucket in this backward pass.
   detail::ArrivalStreams streams;
-  /// The number of gradients still pending in this backward.
+  /// The number of gradients that are still pending in this backward pass.
   size_t pending = 0;
   /// The number of gradients that autograd accumulated in the slice, unscaled.
   size_t unscaled = 0;
-  /// Whether the bucket is left out of this backward, on all ranks.
+  /// Whether the bucket is left out of this backward pass, on all ranks.
   bool skipped = false;
-  /// The reduction in progress; null if there is none.
+  /// The reduction in progress; null if no reduction is in progress.
   c10::intrusive_ptr<c10::ivalue::Future> future;
 };
 
-/// Zeroed buckets for the given parameters, in memory from the backend if it
-/// offers any (which saves a staging copy), else from ATen.
+/// Makes zeroed buckets for the given parameters. The backend provides the
+/// memory if it can allocate tensors (which saves a staging copy); otherwise
+/// ATen does.
 std::vector<Bucket> make_buckets(
     const std::vector<at::Tensor>& parameters,
     const std::vector<BucketIndices>& indices,

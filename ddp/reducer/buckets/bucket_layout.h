@@ -5,24 +5,25 @@
 
 namespace ddp {
 
-/// The buckets of the first backward, in the order of reduction, over `indices`
-/// into `tensors`, which are in the order of registration.
+/// The buckets of the first backward pass, in the order of reduction. `indices`
+/// selects from `tensors`, which are in the order of registration.
 std::vector<BucketIndices> initial_buckets(
     const std::vector<at::Tensor>& tensors,
     const std::vector<size_t>& indices,
     const ReducerOptions& options);
 
-/// The buckets of later backwards, over `order`, the indices in the order of
-/// rank 0's gradients.
+/// The buckets of later backward passes. `order` contains indices in the order
+/// of rank 0's gradients.
 std::vector<BucketIndices> rebuilt_buckets(
     const std::vector<at::Tensor>& tensors,
     const std::vector<size_t>& order,
     const ReducerOptions& options);
 
-/// The number of reductions after which buckets are rebuilt; none for never.
+/// The number of reductions after which buckets are rebuilt; `std::nullopt`
+/// means never.
 std::optional<int64_t> rebuilds_after(const ReducerOptions& options);
 
-/// Throws `c10::ValueError` if caps are not above zero.
+/// Throws `c10::ValueError` unless all caps are positive.
 void check_caps(const ReducerOptions& options);
 
 } // namespace ddp

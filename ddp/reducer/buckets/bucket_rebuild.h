@@ -5,7 +5,7 @@
 
 namespace ddp::detail {
 
-/// Rebuilds the buckets after an early backward, in the order of rank 0's
+/// Rebuilds the buckets after an early backward pass, in the order of rank 0's
 /// gradients, so that the first bucket is complete first, as in Python's
 /// DistributedDataParallel.
 class BucketRebuild {
@@ -15,7 +15,7 @@ class BucketRebuild {
       BucketStorage& buckets,
       const ProcessGroup& group);
 
-  /// The reduction after which to rebuild, from 1; none if there is no rebuild.
+  /// The reduction after which to rebuild, from 1; `std::nullopt` means never.
   std::optional<int64_t> step() const {
     return step_;
   }
@@ -24,7 +24,7 @@ class BucketRebuild {
   }
 
   /// Begins reduction `step`. Records the order of gradients if buckets will be
-  /// rebuilt after it, or if other objects need the order.
+  /// rebuilt after this reduction, or if other objects need the order.
   void begin(int64_t step) {
     notes_order_ = step == step_;
     ready_order_.clear();

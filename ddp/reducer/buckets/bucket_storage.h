@@ -11,22 +11,22 @@ class BucketStorage {
  public:
   using Order = std::vector<size_t>;
 
-  /// Starts without buckets. `parameters` must outlive it.
+  /// Starts without buckets. `parameters` must outlive this object.
   BucketStorage(std::vector<ParameterState>& parameters, ProcessGroup group);
 
-  /// Adds buckets, built from `order`. Gradients in the previous slices move to
-  /// the new slices.
+  /// Adds buckets, built from `order`. Gradients move from the previous slices
+  /// to the new slices.
   void append(Order order, const std::vector<BucketIndices>& buckets);
 
-  /// Drops all buckets and orders, for a new layout. `rebuilt`: the new layout
-  /// differs from the first one.
+  /// Drops all buckets and orders, for a new layout. `rebuilt` is whether the
+  /// new layout differs from the first layout.
   void clear(bool rebuilt);
 
-  /// Prepares for the next backward.
+  /// Prepares for the next backward pass.
   void reset();
 
-  /// First the order of the start or of the rebuild, then an order for each
-  /// time that parameters were unfrozen.
+  /// The first order is from the start or from the rebuild; each unfreezing of
+  /// parameters adds another order.
   const std::vector<Order>& orders() const {
     return orders_;
   }

@@ -2,7 +2,7 @@
 
 namespace ddp::detail {
 
-/// Features of a Reducer that exclude some others.
+/// Features of a Reducer that conflict with some other features.
 enum class Feature {
   kCapture,
   kStepChecks, ///< check_finite, check_divergence_every
@@ -16,9 +16,9 @@ enum class Feature {
   kStepInBackward,
 };
 
-/// Throws `c10::ValueError` with both names, the reason and the remedy if
-/// `in_use`: the program requests `wanted` while `other` is in use.
-/// conflicts.cpp lists the conflicting pairs; do not pass other pairs.
+/// Throws `c10::ValueError` with both names, the reason and the remedy if the
+/// program requests `wanted` while `other` is in use (`in_use`). conflicts.cpp
+/// lists the conflicting pairs; do not pass other pairs.
 void check_no_conflict(Feature wanted, Feature other, bool in_use);
 
 } // namespace ddp::detail

@@ -10,7 +10,7 @@ namespace ddp::detail {
 
 /// The part of a gradient that this rank has put into the reduction.
 enum class GradState {
-  kPending, ///< nothing yet; after `restore`: the gradient does not change
+  kPending, ///< nothing yet; after `restore`, the gradient does not change
   kOutside, ///< the gradient, to be copied into its slice with others
   kUnscaled, ///< the gradient, which is already in the slice
   kScaled, ///< a copy of the gradient, scaled unless the hook scales
@@ -23,7 +23,7 @@ struct ParameterState {
 
   ParameterState(at::Tensor parameter, std::string key, bool sparse);
 
-  /// The name for messages: a number as "parameter 3".
+  /// The name for messages; a number becomes "parameter 3".
   std::string name() const;
 
   /// Whether `now`, the tensor or its gradient, fits the original tensor.
@@ -50,7 +50,7 @@ struct ParameterState {
 
   // The fields that a hook uses are adjacent in memory.
   at::Tensor tensor;
-  /// Its bucket and its slice of the bucket; none for sparse gradients.
+  /// The parameter's bucket and slice; sparse gradients have neither.
   size_t bucket = kNoBucket;
   at::Tensor view;
   /// The slice's version after the last reduction.
@@ -62,18 +62,20 @@ struct ParameterState {
   bool trainable = false;
   /// Whether the parameter was found unfrozen after construction.
   bool unfrozen = false;
-  /// Whether its gradient arrived in a backward inside another backward.
+  /// Whether the gradient arrived in a backward pass inside another backward
+  /// pass.
   bool nested = false;
   /// Whether the parameter got a gradient since the last reduction.
   bool used = false;
-  /// The number of arrivals of its gradient in a backward (more than one with
-  /// activation checkpointing). 0 until the first.
+  /// The number of times that the gradient arrives in a backward pass (more
+  /// than one with activation checkpointing); 0 until the first pass.
   int expected_arrivals = 0;
   std::vector<int64_t> sizes;
 
-  // In this backward:
+  // In this backward pass:
   int arrivals = 0;
-  /// The engine's number of the backward of its last arrival.
+  /// The engine's number of the backward pass in which the gradient last
+  /// arrived.
   int task = -1;
   GradState grad_state = GradState::kPending;
   /// A gradient with a graph (create_graph), which will get the mean's value.
@@ -83,7 +85,7 @@ struct ParameterState {
   /// A sparse gradient in progress.
   c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
 
-  /// The name as given; a number in a list.
+  /// The name that the caller passed, or the index in a list of tensors.
   std::string key;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace ddp::detail {
 
-/// Compares within a backward the parameters that the ranks add or leave out. A
-/// rank without such parameters does not call `compare`, and detects the others
-/// while it waits for its buckets.
+/// Compares, within a backward pass, the parameters that the ranks add or leave
+/// out. A rank without such parameters does not call `compare`, and detects
+/// other ranks' calls while it waits for its buckets.
 class BackwardComparison final : public ReductionObserver {
  public:
   /// `store` is a Reducer's part of the group's store, and may be null.
@@ -17,34 +17,34 @@ class BackwardComparison final : public ReductionObserver {
       c10::intrusive_ptr<c10d::Store> store,
       const ProcessGroup& group);
 
-  /// Waits until the others reach the same point of backward `step` with the
-  /// same `indices` of parameters; `noun` describes them. Throws `c10::Error`
-  /// if they do not. Collective.
+  /// Waits until the other ranks reach the same point of backward pass `step`
+  /// with the same parameter `indices`, which `noun` describes. Throws
+  /// `c10::Error` if a rank does not. Collective.
   void compare(
       int64_t step,
       const std::string& noun,
       const std::vector<ParameterState>& parameters,
       const std::vector<size_t>& indices);
 
-  /// Whether another rank may compare parameters while this one does not.
+  /// Sets whether another rank may compare parameters while this rank does not.
   void expect(bool others) {
     expects_others_ = others;
   }
   void on_begin(const Reduction& reduction) override {
     current_ = reduction.step;
   }
-  /// Throws `WaitFailure` if another rank waits in `compare`, of this backward
-  /// or the one before, and this rank has not called it.
+  /// Throws `WaitFailure` if another rank waits in `compare`, in this or the
+  /// previous backward pass, and this rank has not called `compare`.
   void on_long_wait() override;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
-  /// The last backward in which this rank called `compare`.
+  /// The last backward pass in which this rank called `compare`.
   int64_t step_ = 0;
   int64_t current_ = 0;
   bool expects_others_ = false;
-  /// The store's pending answer about the others.
+  /// The store's pending answer about the other ranks.
   std::future<std::string> answer_;
 };
 

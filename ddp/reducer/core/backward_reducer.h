@@ -12,14 +12,14 @@
 
 namespace ddp::detail {
 
-/// Reduces the gradients of one backward after another: opens a reduction with
-/// the first gradient and marks gradients ready as they arrive. At the end of
-/// backward, `launch_rest` marks the other parameters ready;
+/// Reduces the gradients of one backward pass after another: opens a reduction
+/// with the first gradient and marks gradients ready as they arrive. At the end
+/// of backward, `launch_rest` marks the other parameters ready;
 /// `finalize_backward` waits for the buckets and populates the gradients.
 class BackwardReducer final : public GradientListener {
  public:
   /// `name` is the Reducer's name, `store` its part of the group's store. All
-  /// references must outlive it.
+  /// references must outlive this object.
   BackwardReducer(
       const std::string& name,
       const ProcessGroup& group,
@@ -33,7 +33,8 @@ class BackwardReducer final : public GradientListener {
       Synchronization& synchronization,
       ObserverList& observers);
 
-  /// The object without which this one is unusable; a backward may outlive it.
+  /// Sets the object without which this object is unusable; a backward pass may
+  /// outlive `owner`.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }
@@ -47,13 +48,14 @@ class BackwardReducer final : public GradientListener {
   /// Throws `c10::Error` unless `is_of_use`.
   void check_not_failed();
 
-  /// A backward has reached an output; its gradients will be reduced.
+  /// Records that a backward pass has reached an output, so its gradients will
+  /// be reduced.
   void reach_output();
 
-  /// Reduces pending gradients, unless the last backward was reduced.
+  /// Reduces pending gradients, unless the last backward pass was reduced.
   void finish_backward();
 
-  /// Begins the steps of the other ranks' backward, without gradients.
+  /// Begins the steps of the other ranks' backward pass, without gradients.
   void begin_without_inputs(const Participants& participants);
   /// Does nothing unless `begin_without_inputs` was called.
   void finish_without_inputs();
@@ -87,8 +89,9 @@ class BackwardReducer final : public GradientListener {
   const std::string& name_;
   const ProcessGroup& group_;
   std::weak_ptr<void> owner_;
-  std::mutex mutex_; // GPUs have a backward thread each
-  /// False on the CPU: the caller runs backward, or waits for its thread.
+  std::mutex mutex_; // each GPU has a backward thread
+  /// False on the CPU, where the caller runs backward or waits for the thread
+  /// that runs it.
   bool has_threads_;
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
@@ -99,16 +102,17 @@ class BackwardReducer final : public GradientListener {
   ObserverList& observers_;
   UnusedParameters unused_;
   UnfrozenParameters unfrozen_;
-  /// Set if the option is on.
+  /// Set if `skip_all_reduce_unused_params` is on.
   std::optional<SkippedBuckets> skipped_;
   NestedBackwards nested_;
 
-  /// The reduction in progress if it is open, or the last one.
+  /// The reduction in progress if `open_` is true; otherwise the last
+  /// reduction.
   Reduction current_;
   bool open_ = false;
-  /// The reason for which this object cannot be used.
+  /// The reason why this object cannot be used.
   std::string failure_;
-  /// Set if a backward ended before its reduction did.
+  /// Set if a backward pass ended before its reduction did.
   std::atomic<bool> abandoned_{false};
 };
 

@@ -7,21 +7,22 @@
 
 namespace ddp::detail {
 
-/// Calls a function once, at the end of the outermost backward.
+/// Calls a function once, at the end of the outermost backward pass.
 ///
-/// Must be called inside a backward. A backward may run inside another
-/// (activation checkpointing). The engine runs a callback from the inner one
-/// before the rest of the outer one, so the callback is queued again in the
-/// outer one. Beyond the engine's nesting limit (60), another thread runs the
-/// inner backward, which cannot be detected. The function is then called early,
+/// Use this class only inside a backward pass, which may run inside another
+/// pass (activation checkpointing). The engine runs a callback from the inner
+/// pass before the rest of the outer pass, so the callback is queued again in
+/// the outer pass. Beyond the engine's nesting limit (60), another thread runs
+/// the inner pass, which cannot be detected. The function is then called early,
 /// at the end of that thread's part.
 ///
-/// If the backward ends by an exception, `abandoned` is called instead. If
-/// `owner` is gone by then, neither is called. A call keeps `owner` alive.
+/// If the pass ends with an exception, `abandoned` is called instead. If
+/// `owner` no longer exists, neither function is called. A call keeps `owner`
+/// alive.
 ///
-/// Functions for the end of one backward are called in the order of their
-/// names. They may thus wait for other ranks, on which they arrived in another
-/// order.
+/// Functions for the end of one pass are called in the order of their names.
+/// The functions may thus wait for other ranks, on which they were registered
+/// in another order.
 class EndOfBackward {
  public:
   static void call(
@@ -39,11 +40,11 @@ class EndOfBackward {
   EndOfBackward& operator=(const EndOfBackward&) = delete;
   ~EndOfBackward();
 
-  /// Queues a callback of the engine at the end of the current backward.
+  /// Queues a callback of the engine at the end of the current backward pass.
   static void queue(std::shared_ptr<EndOfBackward> self);
 
  private:
-  /// The objects that have reached the end of the outermost backward.
+  /// The objects that have reached the end of the outermost backward pass.
   using Arrived = std::vector<std::shared_ptr<EndOfBackward>>;
 
   static void arrive(const std::shared_ptr<EndOfBackward>& self);

@@ -8,12 +8,12 @@ namespace ddp::detail {
 /// The name of the operation in the message of a failed wait.
 constexpr const char* kReduction = "the reduction of gradients";
 
-/// Averages the gradients of one backward after another. It copies each ready
+/// Averages the gradients of one backward pass after another. Copies each ready
 /// gradient into its bucket, scaled, and reduces complete buckets in order,
 /// since the ranks' collectives must match. The results become the gradients.
 class GradientReduction {
  public:
-  /// All references must outlive it.
+  /// All references must outlive this object.
   GradientReduction(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -23,11 +23,11 @@ class GradientReduction {
 
   void begin(const Reduction& reduction);
 
-  /// Takes this rank's gradient of the parameter; for an unused parameter it
-  /// may be undefined or an earlier one. Launches complete buckets. Throws
-  /// `c10::Error` if the gradient does not fit the parameter.
+  /// Adds this rank's gradient of the parameter. For an unused parameter, the
+  /// gradient may be undefined or from an earlier step. Launches complete
+  /// buckets. Throws `c10::Error` if the gradient does not fit the parameter.
   void mark_ready(size_t index, at::Tensor& gradient);
-  /// As above, for all parameters of buckets that are still pending.
+  /// Same as above, for all parameters of buckets that are still pending.
   void mark_rest_ready();
   /// Whether all buckets have been launched or left out.
   bool all_launched() const {
@@ -37,13 +37,13 @@ class GradientReduction {
   /// Waits for a bucket that has been launched.
   void wait(Bucket& bucket);
   /// Makes the slice the parameter's gradient. For a used parameter without a
-  /// graph, `put_slice_in_place` has done so already.
+  /// graph, `put_slice_in_place` has already done so.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
   /// Restores the earlier gradient, if any.
   void restore(ParameterState& parameter);
 
-  /// Prepares for the next backward.
+  /// Prepares for the next backward pass.
   void reset();
 
   CommHook& hook() const {
@@ -65,8 +65,8 @@ class GradientReduction {
   ProcessGroup group_;
   const ObserverList& observers_;
   std::shared_ptr<CommHook> hook_;
-  /// Whether gradients are scaled before the sum, and whether those already in
-  /// the slice are divided.
+  /// Whether gradients are scaled before the sum, and whether gradients already
+  /// in the slice are divided.
   bool prescale_;
   bool by_division_;
   int64_t step_ = 0;
@@ -75,7 +75,7 @@ class GradientReduction {
   bool has_inputs_ = true;
   /// The next bucket to launch.
   size_t next_ = 0;
-  /// Whether to populate the grad of some parameter at the end.
+  /// Whether any parameter's grad must be populated at the end.
   bool populates_ = false;
 };
 

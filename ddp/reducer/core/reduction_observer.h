@@ -6,21 +6,21 @@
 
 namespace ddp::detail {
 
-/// The ranks that take part in a reduction.
+/// The ranks that participate in a reduction.
 struct Participants {
-  /// The divisor of sums over ranks.
+  /// The divisor of sums across ranks.
   int64_t divisor = 1;
-  /// Whether this rank takes part with its gradients, not with zeros.
+  /// Whether this rank participates with its gradients, not with zeros.
   bool has_inputs = true;
-  /// Whether all ranks take part with their gradients.
+  /// Whether all ranks participate with their gradients.
   bool of_all = true;
-  /// A rank that takes part with its gradients.
+  /// A rank that participates with its gradients.
   int64_t root = 0;
-  /// Whether ranks without inputs get reports of steps, within a `Join`.
+  /// Whether steps are reported to ranks without inputs, within a `Join`.
   bool joined = false;
 };
 
-/// A reduction of the gradients of one backward.
+/// A reduction of the gradients of one backward pass.
 struct Reduction : Participants {
   /// The number of the reduction, from 1; 0 in a group of one.
   int64_t step = 0;
@@ -29,28 +29,29 @@ struct Reduction : Participants {
 };
 
 /// Receives the events of a reduction, in this order. Events of parameters and
-/// buckets that are marked ready at the end come after `on_computed`.
+/// buckets that are marked ready at the end follow `on_computed`.
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
 
   /// A reduction with this rank's gradients is about to begin. Changes
-  /// `participants` if not all ranks take part.
+  /// `participants` if not all ranks participate.
   virtual void on_open(Participants& /*participants*/) {}
   virtual void on_begin(const Reduction& /*reduction*/) {}
-  /// The reduction has begun within a backward, on this thread.
+  /// The reduction has begun within a backward pass, on this thread.
   virtual void on_backward() {}
 
   /// Whether the observer needs each parameter's events in the new reduction.
   virtual bool watches_parameters() const {
     return false;
   }
-  /// If `watches_parameters`: a gradient of this rank, before it is averaged,
-  /// or an unused parameter's earlier mean. May throw.
+  /// If `watches_parameters` is true, receives each gradient of this rank
+  /// before it is averaged, or an unused parameter's earlier mean. May throw.
   virtual void on_own_gradient(
       const ParameterState& /*parameter*/,
       const at::Tensor& /*gradient*/) {}
-  /// If `watches_parameters`: the parameter's gradient is ready to be reduced.
+  /// The parameter's gradient is ready to be reduced. Called if
+  /// `watches_parameters` is true.
   virtual void on_parameter_ready(size_t /*index*/) {}
   /// All gradients of the bucket are in its buffer.
   virtual void on_bucket_ready(const Bucket& /*bucket*/) {}
@@ -59,9 +60,9 @@ class ReductionObserver {
   /// The bucket's reduction has been launched, and may be complete already.
   virtual void on_launched(const Bucket& /*bucket*/) {}
 
-  /// There are new buckets, of parameters that were unfrozen.
+  /// New buckets exist, for parameters that were unfrozen.
   virtual void on_new_buckets() {}
-  /// Backward is over, and unused parameters are known (also those that
+  /// Backward is over, and unused parameters are known (including those that
   /// `skip_all_reduce_unused_params` leaves out afterwards). May throw.
   virtual void on_computed(const Reduction& /*reduction*/) {}
   /// All buckets are launched. The observer's collectives may follow.
@@ -73,12 +74,12 @@ class ReductionObserver {
   }
   /// The wait for all reductions begins.
   virtual void on_finalize(const Reduction& /*reduction*/) {}
-  /// The wait until the bucket's reduction is complete begins.
+  /// The wait for the bucket's reduction begins.
   virtual void on_wait(const Bucket& /*bucket*/) {}
   /// Called repeatedly during the wait. May throw `WaitFailure`.
   virtual void on_long_wait() {}
   virtual void on_waited(const Bucket& /*bucket*/) {}
-  /// The bucket's buffer has the result.
+  /// The bucket's buffer contains the result.
   virtual void on_bucket_done(const Bucket& /*bucket*/) {}
 
   /// All buckets are reduced. The gradients of globally unused parameters are
@@ -89,7 +90,7 @@ class ReductionObserver {
   /// The Reducer is ready for the next reduction.
   virtual void on_end(const Reduction& /*reduction*/) {}
   /// The reduction threw, and the Reducer cannot be used again. Not called if
-  /// the model's own backward threw.
+  /// the model's own backward pass threw.
   virtual void on_failed() {}
 };
 
@@ -129,7 +130,8 @@ class ObserverList {
     }
   }
 
-  /// A gradient of this rank. Throws `c10::Error` if it does not fit.
+  /// Checks a gradient of this rank. Throws `c10::Error` if the gradient does
+  /// not fit.
   void check_gradient(
       const ParameterState& parameter,
       const at::Tensor& gradient) const {

@@ -8,16 +8,16 @@ namespace ddp::detail {
 /// `skip_all_reduce_unused_params`.
 class SkippedBuckets {
  public:
-  /// All references must outlive it.
+  /// All references must outlive this object.
   SkippedBuckets(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
       BackwardComparison& comparison);
 
-  /// The parameters of buckets that this rank did not use count as done, not as
-  /// unused. If the skipped buckets have changed, compares them over ranks,
-  /// which is collective. Throws `c10::Error` if they differ: unrelated
-  /// gradients would be averaged.
+  /// Treats the parameters of buckets that this rank did not use as done, not
+  /// as unused. If the skipped buckets have changed, compares them across
+  /// ranks, which is collective. Throws `c10::Error` if the skipped buckets
+  /// differ, since unrelated gradients would be averaged.
   void leave_out(Reduction& reduction);
 
  private:

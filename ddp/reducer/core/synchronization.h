@@ -6,15 +6,15 @@
 
 namespace ddp {
 
-/// The time at which to decide whether a backward communicates.
+/// The time at which to decide whether a backward pass communicates.
 enum class SyncDecision {
-  kInBackward, ///< at its first gradient: yes, unless a guard lives
-  kInForward, ///< before it: yes, if it reaches an output with an anchor
+  kInBackward, ///< at its first gradient: yes, unless a guard exists
+  kInForward, ///< before it: yes, if it reaches an anchored output
 };
 
 namespace detail {
 
-/// Whether backwards communicate, and whether the last one did.
+/// Whether backward passes communicate, and whether the last pass did.
 class Synchronization {
  public:
   explicit Synchronization(SyncDecision decision) : decision_(decision) {}
@@ -34,17 +34,18 @@ class Synchronization {
     return no_sync_depth_ == 0;
   }
 
-  /// An anchored forward ran.
+  /// Records that an anchored forward pass ran.
   void forward_came() {
     forward_pending_ = true;
   }
-  /// Whether the backward whose first gradient has arrived is reduced; without
-  /// an anchor (a gradient penalty), only if an anchored forward ran.
+  /// Whether the backward pass whose first gradient has arrived is reduced. A
+  /// pass without an anchor (a gradient penalty) is reduced only if an anchored
+  /// forward pass ran.
   bool decides_now() const {
     return decision_ == SyncDecision::kInForward ? forward_pending_ : is_on();
   }
 
-  /// A gradient arrived in a backward that is not reduced.
+  /// Records that a gradient arrived in a backward pass that is not reduced.
   void accumulated() {
     accumulated_ = true;
   }
@@ -56,13 +57,13 @@ class Synchronization {
     reduced_ = true;
     forward_pending_ = false;
   }
-  /// For ranks that take part in the backwards of others.
+  /// Call this on ranks that participate in other ranks' backward passes.
   void forget_reduced() {
     reduced_ = false;
   }
 
-  /// `finish_backward` is called after `steps` reductions. Returns whether the
-  /// last backward was not reduced.
+  /// Records that `finish_backward` is called after `steps` reductions. Returns
+  /// whether the last backward pass was not reduced.
   bool finish(int64_t steps) {
     DDP_CHECK(
         finishes_ || steps <= 1,
@@ -77,12 +78,12 @@ class Synchronization {
  private:
   SyncDecision decision_;
   int64_t no_sync_depth_ = 0;
-  /// Whether an anchored forward ran since the last reduction.
+  /// Whether an anchored forward pass ran since the last reduction.
   bool forward_pending_ = false;
   bool accumulated_ = false;
-  /// Whether a reduction has run since `finish_backward`.
+  /// Whether a reduction has run since the last `finish_backward`.
   bool reduced_ = false;
-  /// Whether `finish_backward` is called at all.
+  /// Whether `finish_backward` has ever been called.
   bool finishes_ = false;
 };
 

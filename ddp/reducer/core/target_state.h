@@ -15,12 +15,12 @@ struct TargetState {
   std::vector<at::Tensor> ignored;
   /// For each parameter, whether its gradient is sparse.
   std::vector<bool> sparse;
-  /// The current buffers, except ignored ones. They are collected at each call,
-  /// since a module may replace them.
+  /// Returns the current buffers, except ignored ones. The buffers are
+  /// collected at each call, since a module may replace them.
   std::function<NamedTensors()> buffers;
-  /// The module's current parameters; null for a list of tensors.
+  /// Returns the module's current parameters; null for a list of tensors.
   std::function<NamedTensors()> current;
-  /// The `torch::nn::Module`, if the program owns it by pointers.
+  /// The `torch::nn::Module`, if the program owns the module through pointers.
   std::optional<std::weak_ptr<torch::nn::Module>> owned;
 };
 

@@ -9,7 +9,7 @@ namespace ddp::detail {
 /// construction, and those that are unfrozen later.
 class UnfrozenParameters {
  public:
-  /// All references must outlive it.
+  /// All references must outlive this object.
   UnfrozenParameters(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -22,19 +22,20 @@ class UnfrozenParameters {
     return trainable_ == parameters_.size();
   }
 
-  /// Records currently unfrozen parameters, which may be frozen at the next
-  /// reduction: all ranks then adopt them, also ranks without a gradient for
-  /// them.
+  /// Records currently unfrozen parameters, which may be frozen again at the
+  /// next reduction. All ranks then adopt these parameters, including ranks
+  /// without a gradient for them.
   void record();
-  /// As above, once in each backward.
+  /// Same as above, once in each backward pass.
   void record_in(int task);
 
-  /// Adopts unfrozen parameters. Returns whether there were any. Throws
-  /// `c10::Error` if they differ between ranks. Collective if there are any.
+  /// Adopts unfrozen parameters, and returns whether any were found. Throws
+  /// `c10::Error` if these parameters differ between ranks. Collective if any
+  /// were found.
   bool adopt(int64_t step);
 
   /// Prepares a new layout of dense parameters: a parameter is trainable again
-  /// once it is in an order passed to `take`.
+  /// once an order passed to `take` contains it.
   void release();
   void take(const BucketStorage::Order& order);
 
@@ -44,7 +45,7 @@ class UnfrozenParameters {
   BackwardComparison& comparison_;
   const ReducerOptions& options_;
   size_t trainable_ = 0;
-  /// The backward of the last search.
+  /// The backward pass of the last search.
   int searched_task_ = -1;
 };
 

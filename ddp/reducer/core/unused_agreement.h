@@ -14,22 +14,22 @@ class Store;
 namespace ddp::detail {
 
 /// The ranks' agreement, outside of the collectives, on whether every rank has
-/// unused parameters: only then can there be globally unused ones.
+/// unused parameters: only then can globally unused parameters exist.
 ///
-/// A gradient of zero differs from a missing one, and no value in a bucket can
-/// mark the difference without changing a bit. A rank with unused parameters
-/// adds one to the step's count in a store, before it launches their first
-/// collective. It reads the count when their collectives are complete: then
-/// every rank has launched them, and the count is final. A step without unused
-/// parameters costs nothing; otherwise, each rank with unused parameters makes
-/// two small requests. If ranks do not wait for each other in the collectives,
-/// as may happen with a program's communication hook, the first rank that reads
-/// an incomplete count closes it.
+/// A zero gradient differs from a missing gradient, and no value in a bucket
+/// can mark the difference without changing a bit. Before a rank with unused
+/// parameters launches their first collective, the rank adds one to the step's
+/// count in a store. The rank reads the count when their collectives are
+/// complete: every rank has then launched these collectives, and the count is
+/// final. A step without unused parameters costs nothing; otherwise, each rank
+/// with unused parameters makes two small requests. If ranks do not wait for
+/// each other in the collectives, as may happen with a program's communication
+/// hook, the first rank that reads an incomplete count closes it.
 class UnusedAgreement {
  public:
   /// `store` is the Reducer's part of the group's store, null in a group of
-  /// one; it throws if a request takes longer than `timeout`. `kept_together`:
-  /// ranks wait for each other in collectives.
+  /// one; the store throws if a request takes longer than `timeout`.
+  /// `kept_together` is whether ranks wait for each other in collectives.
   UnusedAgreement(
       c10::intrusive_ptr<c10d::Store> store,
       int64_t size,
@@ -53,13 +53,13 @@ class UnusedAgreement {
   int64_t size_;
   std::chrono::milliseconds timeout_;
   bool kept_together_;
-  /// A key has the counts of several steps, of this many bits each; the last
-  /// bit marks a closed count.
+  /// A key contains the counts of several steps, each with this many bits; the
+  /// last bit marks a closed count.
   int64_t bits_;
   int64_t steps_per_key_;
   std::string key_;
   int64_t shift_ = 0;
-  /// The counts right after this rank added one.
+  /// The counts immediately after this rank's addition.
   int64_t counts_ = 0;
   /// The keys that this rank created, and must delete.
   std::vector<std::string> own_keys_;

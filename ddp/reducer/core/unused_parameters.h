@@ -10,8 +10,8 @@ namespace ddp::detail {
 /// gradient.
 class UnusedParameters {
  public:
-  /// `store` and `kept_together` as in `UnusedAgreement`. All references must
-  /// outlive it.
+  /// `store` and `kept_together` are as in `UnusedAgreement`. All references
+  /// must outlive this object.
   UnusedParameters(
       std::vector<ParameterState>& parameters,
       BucketStorage& buckets,
@@ -20,8 +20,9 @@ class UnusedParameters {
       const c10::intrusive_ptr<c10d::Store>& store,
       bool kept_together);
 
-  /// Trainable parameters without a new gradient at the end of backward. Throws
-  /// `c10::Error` if `listener` no longer listens to one of them.
+  /// Returns the trainable parameters without a new gradient at the end of
+  /// backward. Throws `c10::Error` if `listener` no longer listens to one of
+  /// these parameters.
   std::vector<size_t> find_unused(const GradientListener& listener);
 
   /// Reports unused parameters to the other ranks, before their collectives.
@@ -31,8 +32,9 @@ class UnusedParameters {
     }
   }
 
-  /// After these collectives: restores the gradients of globally unused
-  /// parameters. Collective if all ranks have unused parameters.
+  /// Restores the gradients of globally unused parameters. Call this after the
+  /// collectives of unused parameters. Collective if all ranks have unused
+  /// parameters.
   void restore(const Reduction& reduction);
 
  private:

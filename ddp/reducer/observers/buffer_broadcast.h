@@ -8,7 +8,7 @@
 
 namespace ddp::detail {
 
-/// Broadcasts one rank's buffers after each backward.
+/// Broadcasts one rank's buffers after each backward pass.
 class BufferBroadcast final : public ReductionObserver {
  public:
   BufferBroadcast(std::function<NamedTensors()> buffers, ProcessGroup group)

@@ -6,14 +6,14 @@
 
 namespace ddp::detail {
 
-/// Rejects features that depend on the host, by name, if a CUDA graph is
-/// captured: a graph replays the GPU's part of a step without this code.
+/// Rejects features that depend on the host, and names them, if a CUDA graph is
+/// captured: the graph replays the GPU's part of a step without this code.
 class CaptureCheck final : public ReductionObserver {
  public:
-  /// In the backwards up to `compared_steps`, and until `rebuild` is done, the
-  /// host lays out the buckets and compares the ranks. The host is also needed
-  /// in each step with `checks_steps`, or if `sparse` or `step_in_backward` is
-  /// not empty. All references must outlive it.
+  /// In the backward passes up to `compared_steps`, and until `rebuild` is
+  /// done, the host lays out the buckets and compares the ranks. The host is
+  /// also needed in each step with `checks_steps`, or if `sparse` or
+  /// `step_in_backward` is not empty. All references must outlive this object.
   CaptureCheck(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
@@ -38,8 +38,8 @@ class CaptureCheck final : public ReductionObserver {
     return capturing_;
   }
 
-  /// Throws `c10::Error` if this rank has unused parameters: only the hosts can
-  /// agree on globally unused ones.
+  /// Throws `c10::Error` if this rank has unused parameters, since only the
+  /// hosts can determine globally unused parameters.
   void on_computed(const Reduction& reduction) override;
 
  private:

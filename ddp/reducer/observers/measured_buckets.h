@@ -6,15 +6,17 @@
 
 namespace ddp::detail {
 
-/// Measurements of a Reducer's backwards, first with its initial buckets and
-/// then with buckets that are computed from these measurements.
+/// Measurements of a Reducer's backward passes, first with the initial buckets
+/// and then with buckets computed from these measurements.
 class LayoutTrial {
  public:
   explicit LayoutTrial(size_t parameters);
 
-  /// A gradient is in its bucket, `time` after the backward's first gradient.
+  /// Records that a gradient is in its bucket, `time` after the first gradient
+  /// of the backward pass.
   void ready(size_t parameter, BucketTimes::Duration time);
-  /// All buckets are reduced. Returns whether enough has been measured.
+  /// Records that all buckets are reduced. Returns whether the measurements are
+  /// sufficient.
   bool end(const Timeline& timeline);
 
   /// Measures again, with other buckets.
@@ -23,19 +25,20 @@ class LayoutTrial {
     return !before_.empty();
   }
 
-  /// Times in seconds with the current buckets: until each gradient is ready
-  /// (the mean), of all reductions together, and of a backward.
+  /// Times with the current buckets, in seconds: the mean time until each
+  /// gradient is ready, the total time of all reductions, and the time of a
+  /// backward pass.
   std::vector<double> ready_times() const;
   double reduction_time() const;
   double backward_time() const;
-  /// The time of a backward with the previous buckets.
+  /// The time of a backward pass with the previous buckets, in seconds.
   double backward_time_before() const;
 
  private:
-  /// The number of backwards with these buckets.
+  /// The number of backward passes with these buckets.
   size_t backwards_ = 0;
   std::vector<double> ready_;
-  /// The shortest reduction of each bucket.
+  /// The shortest reduction time of each bucket.
   std::vector<double> reductions_;
   std::vector<double> times_;
   std::vector<double> before_;
@@ -44,7 +47,7 @@ class LayoutTrial {
 /// Buckets that are computed from measured times: `BucketLayout::kMeasured`.
 class MeasuredBuckets final : public ReductionObserver {
  public:
-  /// All references must outlive it.
+  /// All references must outlive this object.
   MeasuredBuckets(
       const ReducerOptions& options,
       BucketStorage& buckets,
@@ -54,7 +57,7 @@ class MeasuredBuckets final : public ReductionObserver {
 
   /// Whether the option is on and supported.
   bool is_wanted() const;
-  /// Whether it is measuring.
+  /// Whether measurements are in progress.
   bool is_on() const {
     return trial_.has_value();
   }
@@ -75,18 +78,18 @@ class MeasuredBuckets final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// After the rebuild and enough measurements: tries other buckets, and keeps
-  /// the better ones; collective in that case.
+  /// After the rebuild and enough measurements, tries other buckets, and keeps
+  /// the better buckets; collective in that case.
   void on_end(const Reduction& reduction) override;
 
-  /// The number of neighbours of the first order in each bucket; empty if the
-  /// buckets are not computed from measured times.
+  /// The number of consecutive parameters of the first order in each bucket;
+  /// empty if the buckets are not computed from measured times.
   const std::vector<size_t>& counts() const {
     return counts_;
   }
   /// Continues with the counts that another run measured.
   void resume(std::vector<size_t> counts);
-  /// The buckets of `counts()` in `order`.
+  /// Divides `order` into the buckets of `counts()`.
   std::vector<BucketIndices> split(const BucketStorage::Order& order) const;
 
  private:
@@ -103,7 +106,7 @@ class MeasuredBuckets final : public ReductionObserver {
   bool records_anyway_;
   std::optional<LayoutTrial> trial_;
   std::vector<size_t> counts_;
-  /// The layout that is restored if the tried one is not faster.
+  /// The layout that is restored if the new layout is not faster.
   BucketStorage::Order former_order_;
   std::vector<BucketIndices> former_buckets_;
 };

@@ -12,12 +12,13 @@ struct ReductionCost {
   double per_byte = 0;
 };
 
-/// A gradient of a backward.
+/// A gradient of a backward pass.
 struct TimedGradient {
-  /// The time at which it was ready, in seconds.
+  /// The time at which the gradient was ready, in seconds.
   double ready = 0;
   int64_t bytes = 0;
-  /// Gradients of two kinds (dtype, device) do not share a bucket.
+  /// The kind (dtype, device); gradients of different kinds do not share a
+  /// bucket.
   size_t kind = 0;
 };
 
@@ -25,8 +26,8 @@ struct TimedGradient {
 /// that are reduced one after another, each when its last gradient is ready.
 /// Finds, by dynamic programming, the fewest buckets whose last reduction ends
 /// within one percent of the earliest possible time. Returns the number of
-/// gradients in each group of neighbours; a group with several kinds makes a
-/// bucket of each. Source: the model of Shi, Chu and Li, MG-WFBP,
+/// gradients in each group of consecutive gradients; a group with several kinds
+/// forms one bucket per kind. Source: the model of Shi, Chu and Li, MG-WFBP,
 /// https://arxiv.org/abs/1811.11141.
 constexpr double kSlack = 0.01;
 std::vector<size_t> cut_by_time(

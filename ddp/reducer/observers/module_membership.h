@@ -5,10 +5,11 @@
 
 namespace ddp::detail {
 
-/// Whether a Reducer's parameters still belong to the Reducer's module.
+/// Checks whether a Reducer's parameters still belong to the Reducer's module.
 class ModuleMembership final : public ReductionObserver {
  public:
-  /// `parameters` must outlive it; `current` and `owned` as in `TargetState`.
+  /// `parameters` must outlive this object; `current` and `owned` are as in
+  /// `TargetState`.
   ModuleMembership(
       const std::vector<ParameterState>& parameters,
       std::function<NamedTensors()> current,

@@ -13,12 +13,13 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// One step of an optimizer, made for some of its parameters at a time. The
+/// One step of an optimizer, done for some of its parameters at a time. The
 /// results equal those of one `step()` for all parameters, if the optimizer
 /// treats each parameter separately.
 class PartialStep {
  public:
-  /// `call`: steps the current parameters, in place of the optimizer's `step`.
+  /// `call`, if not null, steps the current parameters instead of the
+  /// optimizer's `step`.
   explicit PartialStep(
       torch::optim::Optimizer& optimizer,
       std::function<void()> call = nullptr);
@@ -36,7 +37,8 @@ class PartialStep {
  private:
   torch::optim::Optimizer& optimizer_;
   std::function<void()> call_;
-  /// The groups' lists, while the groups have the current parameters.
+  /// The original lists of the groups, while the groups contain only the
+  /// current parameters.
   std::vector<std::vector<at::Tensor>> lists_;
   /// The group of each remaining parameter.
   std::unordered_map<at::TensorImpl*, size_t> left_;

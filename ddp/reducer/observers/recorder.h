@@ -8,7 +8,7 @@
 
 namespace ddp::detail {
 
-/// The first and the last of some steps.
+/// A range of steps, from the first to the last.
 struct StepRange {
   bool contains(int64_t step) const {
     return first <= step && step <= last;
@@ -17,15 +17,15 @@ struct StepRange {
   int64_t last = -1;
 };
 
-/// Records the times of some backwards: selected ones, the first few, every
-/// `sample_rate`th, and all while `record_all` is on. In others it does not
-/// read the clock.
+/// Records the times of some backward passes: selected passes, the first few,
+/// every `sample_rate`th, and all while `record_all` is on. In other passes,
+/// the recorder does not read the clock.
 class Recorder final : public ReductionObserver {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All references must outlive it. Throws `c10::ValueError` if `sample_rate`
-  /// is less than 1.
+  /// All references must outlive this object. Throws `c10::ValueError` if
+  /// `sample_rate` is less than 1.
   Recorder(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
@@ -39,11 +39,12 @@ class Recorder final : public ReductionObserver {
     all_ = all;
   }
 
-  /// Call these when the forward before the next backward begins and ends.
+  /// Call these functions when the forward pass before the next backward pass
+  /// begins and ends.
   void forward_began();
   void forward_ended();
 
-  /// Whether the backward that began last is recorded.
+  /// Whether the backward pass that began last is recorded.
   bool is_on() const {
     return on_;
   }
@@ -64,15 +65,15 @@ class Recorder final : public ReductionObserver {
   }
   void on_end(const Reduction& reduction) override;
 
-  /// The timeline of the last recorded backward.
+  /// The timeline of the last recorded backward pass.
   Timeline timeline() const;
   Clock::time_point began() const;
-  /// The time since the recorded backward began.
+  /// The time since the recorded backward pass began.
   BucketTimes::Duration elapsed() const {
     return Clock::now() - began();
   }
 
-  /// Sets times and the other fields of the backward that was recorded last.
+  /// Sets the times and the other fields from the last recorded backward pass.
   void describe(Statistics& statistics) const;
 
  private:
@@ -101,7 +102,7 @@ class Recorder final : public ReductionObserver {
   StepRange chosen_;
   std::optional<Clock::time_point> forward_began_;
   std::optional<Clock::time_point> forward_ended_;
-  /// Times of the last recorded backward, and sums in place of averages.
+  /// Times of the last recorded backward pass, and sums in place of averages.
   Statistics sums_;
   int64_t forwards_ = 0;
 };

@@ -8,16 +8,17 @@ namespace c10d {
 class Store;
 }
 
-// Each rank stores checksums, and the last rank to arrive compares all. No rank
-// waits or throws, and without all ranks there is no warning.
+// Each rank stores checksums, and the last rank to arrive compares all
+// checksums. No rank waits or throws, and no rank warns unless all ranks
+// arrive.
 namespace ddp::detail {
 
 /// Warns if all ranks have the same checksum of their first gradients, and thus
 /// the same data.
 class FirstGradients final : public ReductionObserver {
  public:
-  /// The number of compared backwards. A single backward might not depend on
-  /// the data, for example of a penalty, or with a weight of 0.
+  /// The number of compared backward passes. A single pass might not depend on
+  /// the data, for example a pass for a penalty, or a pass with a weight of 0.
   static constexpr int64_t kSteps = 2;
 
   FirstGradients(
@@ -39,13 +40,13 @@ class FirstGradients final : public ReductionObserver {
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessGroup group_;
   bool watches_ = false;
-  /// Independent of the order of gradients.
+  /// A checksum that does not depend on the order of gradients.
   uint64_t checksum_ = 0;
 };
 
 /// Warns if parameters differ between ranks after `step` steps, and names the
-/// first that differs. Costs a pass over them. The process that hosts the store
-/// waits up to a second for the others.
+/// first parameter that differs. Reads all parameters once. The process that
+/// hosts the store waits up to a second for the other ranks.
 void compare_last_parameters(
     const c10::intrusive_ptr<c10d::Store>& store,
     const ProcessGroup& group,

@@ -5,10 +5,10 @@
 namespace ddp::detail {
 
 /// The sparse gradients of a Reducer. The CPU's backend, gloo or mpi, reduces
-/// them one by one, since NCCL does not support them.
+/// these gradients one at a time, since NCCL does not support sparse tensors.
 class SparseGradients final : public ReductionObserver {
  public:
-  /// `parameters` and `observers` must outlive it.
+  /// `parameters` and `observers` must outlive this object.
   SparseGradients(
       std::vector<ParameterState>& parameters,
       const ProcessGroup& group,

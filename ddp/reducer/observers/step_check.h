@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// A Reducer's checks over ranks in its backwards. They usually cost one small
-/// message, which is sent with the gradients.
+/// A Reducer's checks across ranks in its backward passes. The checks usually
+/// cost one small message, which is sent with the gradients.
 class StepCheck final : public ReductionObserver {
  public:
   /// Compares `parameters` every `divergence_every` steps (0: never), and, if
@@ -31,15 +31,15 @@ class StepCheck final : public ReductionObserver {
       const at::Tensor& gradient) override;
 
   /// Reports the findings to the other ranks. Compares parameters only if all
-  /// ranks take part, since ranks without inputs have different ones.
+  /// ranks participate, since ranks without inputs have different parameters.
   /// Collective.
   void on_all_launched(const Reduction& reduction) override;
 
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// Throws `c10::ValueError` on all ranks if there are findings. Collective in
-  /// that case.
+  /// Throws `c10::ValueError` on all ranks if any rank has findings. Collective
+  /// in that case.
   void on_reduced() override;
 
  private:
@@ -49,7 +49,7 @@ class StepCheck final : public ReductionObserver {
   bool finite_;
   NamedTensors not_finite_;
   /// Whether a value is not finite, and a checksum and its complement, whose
-  /// maxima over ranks show whether all checksums are equal.
+  /// maxima across ranks show whether all checksums are equal.
   at::Tensor message_;
   Work work_;
 };

@@ -5,11 +5,12 @@
 
 namespace ddp::detail {
 
-/// The optimizer that steps at the end of a Reducer's backwards.
+/// The optimizer that steps at the end of a Reducer's backward passes.
 class StepInBackward final : public ReductionObserver {
  public:
-  /// All references must outlive it. `at_once`: a bucket's parameters may be
-  /// stepped before other gradients are known, since no check can reject them.
+  /// All references must outlive this object. `at_once` is whether a bucket's
+  /// parameters may be stepped before other gradients are known, since no check
+  /// can reject these gradients.
   StepInBackward(
       std::vector<ParameterState>& parameters,
       GradientReduction& reduction,
@@ -19,14 +20,14 @@ class StepInBackward final : public ReductionObserver {
   ~StepInBackward() override;
 
   /// Throws `c10::ValueError` if the optimizer reads several parameters
-  /// together, communicates, or has none of `parameters`, or if it differs
-  /// between ranks.
+  /// together, communicates, or has none of `parameters`, or if the optimizers
+  /// differ between ranks.
   void attach(
       torch::optim::Optimizer& optimizer,
       const std::vector<at::Tensor>& parameters,
       const ProcessGroup& group);
 
-  /// The optimizer; null if there is none.
+  /// The optimizer; null before `attach`.
   torch::optim::Optimizer* optimizer() const {
     return optimizer_;
   }
@@ -45,7 +46,7 @@ class StepInBackward final : public ReductionObserver {
   GradientReduction& reduction_;
   bool at_once_;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  /// The step of this backward, from the first stepped bucket on.
+  /// The step of this backward pass, from the first stepped bucket on.
   std::unique_ptr<PartialStep> step_;
   bool steps_buckets_ = false;
 };

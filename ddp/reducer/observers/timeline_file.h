@@ -11,31 +11,36 @@ namespace ddp::detail {
 /// The lag of a rank's clock behind rank 0's.
 struct ClockOffset {
   std::chrono::nanoseconds offset{};
-  /// Its maximum error.
+  /// The maximum error of `offset`.
   std::chrono::nanoseconds error{};
 };
 
-/// The times at which a rank entered and left a collective that waits for all.
+/// The times at which a rank entered and left a collective that waits for all
+/// ranks.
 using SyncPoint = std::pair<int64_t, int64_t>;
 
-/// No rank leaves such a collective before all have entered, so each gives a
-/// lower and an upper bound of clock `own`'s offset to clock `first`. Both
-/// lists must be of the same collectives, at least one.
+/// Returns the offset of clock `own` from clock `first`. No rank leaves a
+/// collective before all ranks have entered it, so each collective gives a
+/// lower and an upper bound of the offset. Both lists must contain the same
+/// collectives, at least one.
 ClockOffset clock_offset(
     const std::vector<SyncPoint>& first,
     const std::vector<SyncPoint>& own);
 
-/// Throws `c10::ValueError` unless `text` is like "12" or "10-12".
+/// Parses text such as "12" or "10-12". Throws `c10::ValueError` for other
+/// text.
 StepRange parse_steps(const std::string& text);
 
-/// The options with the environment's timeline settings filled in.
+/// Returns the options with the environment's timeline settings filled in.
 ReducerOptions with_timeline_variables(ReducerOptions options);
 
-/// This rank's times of some backwards, as a file that `ddp-timeline` reads.
+/// Writes this rank's times of some backward passes to a file that
+/// `ddp-timeline` reads.
 class TimelineFile final : public ReductionObserver {
  public:
-  /// Creates the folder of the options. `reducer` is a name of the Reducer,
-  /// equal on all ranks. References must outlive it. Throws `c10::ValueError`.
+  /// Creates the folder of the options. `reducer` is the Reducer's name, equal
+  /// on all ranks. References must outlive this object. Throws
+  /// `c10::ValueError`.
   TimelineFile(
       const ReducerOptions& options,
       const std::string& reducer,
@@ -46,11 +51,12 @@ class TimelineFile final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return !clock_;
   }
-  /// Records the times, compares the ranks' clocks the first time, and writes
-  /// after the last step.
+  /// Records the times, compares the ranks' clocks at the first call, and
+  /// writes the file after the last step.
   void on_end(const Reduction& reduction) override;
 
-  /// Writes the recorded times, unless already written. Warns if it cannot.
+  /// Writes the recorded times, unless already written. Warns if the write
+  /// fails.
   void write();
 
  private:

@@ -12,7 +12,7 @@ namespace ddp::detail {
 
 /// Finds trained tensors without a Reducer. A module in a plain `std::vector`,
 /// or captured by a lambda, is not registered, so the gradients of its
-/// parameters are not averaged over ranks.
+/// parameters are not averaged across ranks.
 class UnmanagedLeaves {
  public:
   /// `parameters` are the Reducer's parameters; `known` are leaves that must
@@ -21,36 +21,37 @@ class UnmanagedLeaves {
       NamedTensors parameters,
       const std::vector<at::Tensor>& known);
 
-  /// Inspects the graph of the backward on this thread and returns a report,
-  /// empty without findings. Call it in a hook of that backward or a callback
-  /// at its end, once per backward. A leaf is reported once, when a backward of
-  /// a second forward gives it a gradient. Inputs, which are new tensors in
-  /// each step, are thus not reported. Leaves for which `reduced_elsewhere`
-  /// holds are left out. Costs a pass over the graph's nodes, and one more if
-  /// there are such leaves. Not thread-safe.
+  /// Inspects the graph of the backward pass on this thread and returns a
+  /// report; empty without findings. Call this once per backward pass, in a
+  /// hook of that pass or in a callback at its end. A leaf is reported once,
+  /// when the backward pass of a second forward pass gives the leaf a gradient.
+  /// Inputs, which are new tensors in each step, are thus not reported. Leaves
+  /// for which `reduced_elsewhere` holds are left out. Costs a pass over the
+  /// graph's nodes, and another pass if such leaves exist. Not thread-safe.
   std::string inspect(
       const std::function<bool(const at::Tensor&)>& reduced_elsewhere);
 
  private:
   bool is_met_again(const at::Tensor& leaf, uint64_t first_use);
 
-  // The target of a weak pointer keeps its address, so that no other tensor can
-  // be mistaken for it.
+  // The target of a weak pointer keeps its address, so no other tensor can be
+  // mistaken for the target.
   using TensorSet = std::unordered_set<
       c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
 
   NamedTensors parameters_;
-  /// Finished leaves: of the Reducer, known or reported.
+  /// Leaves that need no further inspection: the Reducer's leaves, known leaves
+  /// and reported leaves.
   TensorSet settled_;
   /// Leaves reached so far, with the number of the first operation that used
   /// them.
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
 };
 
-/// Reports unmanaged leaves in the first backwards.
+/// Reports unmanaged leaves in the first backward passes.
 class LeafReport final : public ReductionObserver {
  public:
-  /// `severity`: not `kIgnore`.
+  /// `severity` must not be `kIgnore`.
   LeafReport(UnmanagedLeaves leaves, Severity severity);
 
   /// May throw `c10::Error`.

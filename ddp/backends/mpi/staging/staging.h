@@ -8,12 +8,12 @@
 
 namespace ddp::backends::mpi {
 
-/// Copies the tensors of one operation to memory that MPI can access, and back.
+/// Copies an operation's tensors to memory that MPI can access, and back.
 ///
 /// Tensors on the CPU are passed unchanged, and so are tensors on a GPU if the
 /// operation consists only of messages and MPI is CUDA-aware. Otherwise pinned
-/// host memory replaces them. (The non-blocking collectives of a CUDA-aware
-/// Open MPI do not accept GPU memory.)
+/// host memory replaces the tensors. (The non-blocking collectives of a
+/// CUDA-aware Open MPI do not accept GPU memory.)
 class Staging {
  public:
   /// Declares that the operation consists only of messages.
@@ -21,14 +21,16 @@ class Staging {
     messages_ = true;
   }
 
-  /// The tensor that MPI reads, or reads and fills, instead of `tensor`.
+  /// The tensor that MPI reads (`input`), or reads and fills (`output`),
+  /// instead of `tensor`.
   at::Tensor input(const at::Tensor& tensor);
   at::Tensor output(const at::Tensor& tensor);
 
   /// Call this after the last tensor.
   void close();
 
-  /// Whether MPI may start: earlier work on the caller's stream is complete.
+  /// Whether MPI may start, because earlier work on the caller's stream is
+  /// complete.
   bool ready() const;
 
   /// Starts the copies back. Call this once, after MPI has completed.
@@ -40,7 +42,7 @@ class Staging {
   /// Calls `function` while the current streams wait for these copies.
   void on_streams(const std::function<void()>& function) const;
 
-  /// The GPU of the tensors; none for the CPU.
+  /// The GPU of the tensors; `std::nullopt` for the CPU.
   std::optional<at::Device> device() const;
 
  private:

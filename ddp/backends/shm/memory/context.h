@@ -9,7 +9,7 @@
 
 namespace ddp::backends::shm {
 
-/// Another rank, or this one.
+/// Another rank, or this rank.
 struct Peer {
   pid_t pid = 0;
   /// Becomes readable when the rank's process has ended.
@@ -19,7 +19,8 @@ struct Peer {
 
 /// The ranks of one group, and their progress. Collectives consist of steps:
 /// after all ranks have done a step, they read the data that each rank wrote in
-/// this step. For one thread at a time, unless a comment states otherwise.
+/// this step. Only one thread at a time may use a context, unless a comment
+/// states otherwise.
 class Context {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,48 +37,49 @@ class Context {
     return *peers_[rank].memory;
   }
 
-  /// The slot into which this rank writes in this step.
+  /// The slot to which this rank writes in this step.
   char* slot() const {
     return memory(rank_).slot(step_);
   }
-  /// The slot that a rank wrote `steps` (1 or 2) steps ago.
+  /// The slot to which a rank wrote `steps` (1 or 2) steps ago.
   char* slot(int rank, int steps) const {
     return memory(rank).slot(step_ - steps);
   }
 
-  /// The header to fill in the first step of a collective. The type is
-  /// set, the lengths are left over from an earlier header, and the other
-  /// fields have their defaults.
+  /// The header to fill in the first step of a collective. The type is set, the
+  /// lengths are from an earlier header, and the other fields have their
+  /// default values.
   CallHeader& publish(c10d::OpType type);
-  /// The header of a rank; for the second step.
+  /// The header of a rank. Call this in the second step.
   const CallHeader& published(int rank) const;
-  /// Throws `c10::DistBackendError` if the ranks' calls differ. For the second
-  /// step, after which headers may be overwritten.
+  /// Throws `c10::DistBackendError` if the ranks' calls differ. Call this in
+  /// the second step; later steps may overwrite headers.
   void compare() const;
 
-  /// Announces that this rank has done the step.
+  /// Publishes that this rank has done the step.
   void finish_step();
-  /// Waits until all ranks have done the step, or `until`; returns whether they
-  /// have. Polls without a pause for `spin` before it sleeps. Throws
-  /// `c10::DistBackendError` if a process has ended, or a rank has given up.
+  /// Waits until all ranks have done the step, or until `until`; returns
+  /// whether all ranks have done the step. Polls without a pause for `spin`
+  /// before sleeping. Throws `c10::DistBackendError` if a process has ended, or
+  /// a rank has given up.
   bool all_finished(Clock::time_point until, std::chrono::nanoseconds spin);
-  /// A text that lists the other ranks that have not done the step.
+  /// Returns a list of the other ranks that have not done the step, as text.
   std::string missing() const;
 
   /// Whether a rank's process has ended, or the rank has left. Thread-safe.
   bool has_ended(int rank) const;
   std::string describe_end(int rank) const;
-  /// Ends the other ranks' waits with this reason; only the first reason
-  /// counts. Thread-safe.
+  /// Ends the other ranks' waits for this reason; later reasons are ignored.
+  /// Thread-safe.
   void abort(const std::string& reason);
-  /// Announces that this rank does no more steps.
+  /// Publishes that this rank does no more steps.
   void leave();
 
  private:
   bool has_finished(int rank) const;
   /// Throws if a rank has given up.
   void check_failures() const;
-  /// Throws if a rank that has not done the step can no longer do it.
+  /// Throws if a rank that has not done the step can no longer do the step.
   void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
       const;
@@ -88,7 +90,7 @@ class Context {
   uint64_t step_ = 0;
 };
 
-/// The longest sleep between checks of the other ranks.
+/// The longest sleep between two checks of the other ranks.
 constexpr std::chrono::milliseconds kLook(50);
 
 } // namespace ddp::backends::shm

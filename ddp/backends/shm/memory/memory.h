@@ -17,8 +17,8 @@ namespace ddp::backends::shm {
 
 constexpr int kMaxRanks = 512;
 
-/// The memory for data in transit. While a rank writes into one slot, others
-/// may read up to two more.
+/// The memory for data in transit. While a rank writes to one slot, other ranks
+/// may read the other two.
 constexpr size_t kSlotBytes = size_t(1) << 20;
 constexpr int kSlots = 3;
 
@@ -39,9 +39,9 @@ struct CallHeader {
   /// The reduction's value in c10d, or 0.
   uint8_t reduction;
   int32_t root;
-  /// The number of elements; -1 if it may differ between ranks.
+  /// The number of elements; -1 if the number may differ between ranks.
   int64_t count;
-  /// The tensor's offset in the rank's heap; -1 if it is elsewhere.
+  /// The tensor's offset in the rank's heap; -1 if the tensor is elsewhere.
   int64_t offset;
   /// Whether all ranks receive the same bytes.
   bool same_for_all;
@@ -55,22 +55,22 @@ struct Control {
   /// The number of steps of collectives that the rank has done.
   Counter steps;
   alignas(64) std::atomic<uint32_t> failed;
-  /// Set when the rank has destroyed the group, and does no more steps.
+  /// Set when the rank has destroyed the group and does no more steps.
   std::atomic<uint32_t> left;
   /// The reason, null-terminated; valid if `failed` is set.
   char failure[1024];
-  /// The newest header, and the previous one, which others may still
+  /// The newest header, and the previous header, which other ranks may still
   /// read.
   CallHeader headers[2];
 };
 
-/// Allocates pieces of a range of bytes.
+/// Allocates pieces from a range of bytes.
 class Heap {
  public:
   Heap(int64_t begin, int64_t end);
 
-  /// Allocates a piece. Returns its offset, a multiple of `kAlignment`; nothing
-  /// if no free piece is large enough.
+  /// Allocates a piece. Returns the piece's offset, a multiple of `kAlignment`,
+  /// or `std::nullopt` if no free piece is large enough.
   std::optional<int64_t> take(int64_t bytes);
   /// The size of an allocated piece in bytes.
   int64_t length(int64_t offset);
@@ -85,12 +85,13 @@ class Heap {
   std::map<int64_t, int64_t> taken_;
 };
 
-/// A rank's memory as mapped by one process: control, slots, heap. It is as
-/// large as the machine's memory; pages are allocated only when they are used.
+/// A rank's memory as mapped by one process: control, slots, heap. The mapping
+/// is as large as the machine's memory; pages are allocated only when they are
+/// used.
 class Mapping {
  public:
   /// Maps the memory of a rank. Throws `c10::Error` if the memory could shrink,
-  /// since its owner could then crash this process.
+  /// since the owner could then crash this process.
   explicit Mapping(int descriptor);
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -102,8 +103,8 @@ class Mapping {
   char* at(int64_t offset) const {
     return begin_ + offset;
   }
-  /// The offset in the heap of the `bytes` bytes at `data`; -1 if they are
-  /// elsewhere.
+  /// The offset in the heap of the `bytes` bytes at `data`; -1 if the bytes are
+  /// outside the heap.
   int64_t offset_of(const void* data, int64_t bytes) const;
   int64_t size() const {
     return size_;
@@ -114,11 +115,11 @@ class Mapping {
   char* begin_ = nullptr;
 };
 
-/// The memory of this rank. Its tensors keep it alive.
+/// The memory of this rank. Tensors in this memory keep it alive.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  /// Memory for a group of `ranks` ranks. Throws `c10::Error` if the system
-  /// refuses it.
+  /// Allocates memory for a group of `ranks` ranks. Throws `c10::Error` if the
+  /// system cannot provide the memory.
   explicit Memory(int64_t ranks);
 
   int descriptor() const {
@@ -128,9 +129,10 @@ class Memory : public std::enable_shared_from_this<Memory> {
     return mapping_;
   }
 
-  /// A tensor in the heap, with one dimension. This thread touches its pages
-  /// now, so that they are on the thread's NUMA node and a later access cannot
-  /// fail. `options` must be for the CPU. Throws `c10::OutOfMemoryError`.
+  /// Allocates a tensor with one dimension in the heap. The calling thread
+  /// touches the tensor's pages now, so that they are on the thread's NUMA node
+  /// and a later access cannot fail. `options` must be for the CPU. Throws
+  /// `c10::OutOfMemoryError`.
   at::Tensor tensor(int64_t numel, const at::TensorOptions& options);
 
  private:

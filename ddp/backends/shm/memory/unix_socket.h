@@ -22,13 +22,14 @@ struct Message {
   std::array<FileDescriptor, 2> files;
 };
 
-/// A socket that preserves message boundaries. All functions throw
-/// `c10::Error`, also after `deadline`.
+/// A socket that preserves message boundaries. All functions throw `c10::Error`
+/// on a failure and after `deadline`.
 class UnixSocket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A listening socket with a random name, which is returned in `name`.
+  /// Returns a listening socket with a random name, and stores the name in
+  /// `name`.
   static UnixSocket listen(std::string& name);
   static UnixSocket connect(
       const std::string& name,
