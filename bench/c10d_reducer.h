@@ -48,12 +48,12 @@ class C10dReducer {
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>());
-    // Without a logger, it crashes if the used parameters change.
+    // Without a logger, c10d's Reducer crashes if the used parameters change.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
   }
 
-  /// Calls `function` as the forward of a backward that reduces.
+  /// Calls `function` as the forward pass before a backward pass that reduces.
   template <typename Function>
   at::Tensor forward(const Function& function) {
     reducer_->prepare_for_forward();
@@ -68,7 +68,7 @@ class C10dReducer {
   }
 
  private:
-  // Python's defaults.
+  // The defaults of Python's DistributedDataParallel.
   static constexpr int64_t kFirstBytes = int64_t{1} << 20;
   static constexpr int64_t kBucketBytes = int64_t{25} << 20;
 

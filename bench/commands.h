@@ -7,26 +7,26 @@ namespace bench {
 
 using Arguments = std::vector<std::string>;
 
-/// Training steps of ddp against others: step SECONDS NAME...
+/// Compares training steps of ddp with others: step SECONDS NAME...
 void measure_steps(const Arguments& arguments);
 
-/// The same in a process that does nothing else, without a launcher:
+/// Measures a step in a process that does nothing else, without a launcher:
 /// process_step NET local|ddp
 void measure_process_step(const Arguments& arguments);
 
-/// All-reduces alone: all_reduce SECONDS BACKEND...
+/// Measures only all-reduces: all_reduce SECONDS BACKEND...
 void measure_all_reduce(const Arguments& arguments);
 
-/// Checkpoints of 105 MB: checkpoint SECONDS FOLDER
+/// Measures checkpoints of 105 MB: checkpoint SECONDS FOLDER
 void measure_checkpoints(const Arguments& arguments);
 
-/// The draw of an epoch's indices: sampler SAMPLES ROUNDS
+/// Measures drawing an epoch's indices: sampler SAMPLES ROUNDS
 void measure_sampler(const Arguments& arguments);
 
-/// The memory of a rank that trains big100: memory local|BACKEND|c10d
+/// Measures the memory of a rank that trains big100: memory local|BACKEND|c10d
 void measure_memory(const Arguments& arguments);
 
-/// The costs of many ranks on one host: ranks SIZE BACKEND PORT
+/// Measures the costs of many ranks on one host: ranks SIZE BACKEND PORT
 void measure_ranks(const Arguments& arguments);
 
 } // namespace bench

@@ -18,12 +18,12 @@ struct Net {
 };
 
 /// "mlp200": 200 small layers, 3 MB of gradients in 400 parameters.
-/// "mlp200_unused": mlp200, but forward leaves out every tenth layer.
+/// "mlp200_unused": mlp200, but forward skips every tenth layer.
 /// "big100": 4 large layers, 105 MB of gradients.
 /// "resnet18": a ResNet for images of 32x32, 45 MB of gradients.
 /// For GPUs:
 /// "wide4096": 4 large layers, 268 MB of gradients.
-/// "resnet50": the ResNet of bottlenecks, for images of 64x64, 94 MB.
+/// "resnet50": a ResNet with bottlenecks, for images of 64x64, 94 MB.
 /// "transformer": 6 blocks of 1024 channels, 302 MB.
 /// Throws `c10::ValueError` for another name.
 Net make_net(const std::string& name);

@@ -21,21 +21,21 @@ struct Variant {
 /// A variant that times `function`.
 Variant timed(const std::string& name, std::function<void()> function);
 
-/// Runs the variants in turns, and keeps their times. Each round begins with
-/// another variant. Calls `barrier` before each run, so that ranks begin
+/// Runs the variants in turns, and keeps their times. Each round begins with a
+/// different variant. Calls `barrier` before each run, so that ranks begin
 /// together.
 void run_in_turns(
     std::vector<Variant>& variants,
     int64_t rounds,
     const std::function<void()>& barrier = [] {});
 
-/// Replaces each time by that of the slowest rank in the same run. Collective.
+/// Replaces each time with the slowest rank's time in the same run. Collective.
 void take_slowest(
     std::vector<Variant>& variants,
     const ddp::ProcessGroup& group);
 
-/// Runs some rounds, which also warm the variants up, and returns how many fit
-/// into `seconds`: rank 0's number, on all ranks. Collective.
+/// Runs some rounds, which also warm the variants up, and returns the number
+/// that fits into `seconds`. All ranks get rank 0's number. Collective.
 int64_t rounds_within(
     double seconds,
     std::vector<Variant>& variants,
@@ -43,8 +43,8 @@ int64_t rounds_within(
     const ddp::ProcessGroup& group = {});
 
 /// The result of `subject`: its time, and for each other variant
-/// "ratio_<variant>", the median of its time over the other's in the same
-/// round, with "ratio_<variant>_quartiles".
+/// "ratio_<variant>", the median of the subject's time divided by the other's
+/// in the same round, with "ratio_<variant>_quartiles".
 nlohmann::json result_of(
     const std::string& name,
     const Variant& subject,
@@ -55,7 +55,7 @@ void print(const nlohmann::json& result);
 
 double seconds_of(const std::function<void()>& function);
 
-/// MiB, from a line of a file of /proc/self: "VmHWM:" of "status" (the most
+/// The MiB in a line of a file of /proc/self: "VmHWM:" of "status" (the most
 /// memory that the process had), "VmRSS:" (its present memory), or "Pss:" of
 /// "smaps_rollup" (the same, with shared pages divided among their processes).
 double memory_mib(const std::string& file, const std::string& line);

@@ -7,7 +7,7 @@
 namespace bench {
 
 /// A Python process on this rank's CPU, which runs PYTHON_PEER_PATH with the
-/// interpreter $DDP_PYTHON. It sleeps between commands.
+/// interpreter $DDP_PYTHON. The process sleeps between commands.
 class PythonPeer {
  public:
   /// Whether $DDP_PYTHON is set.

@@ -6,7 +6,7 @@
 
 namespace bench {
 
-/// A tensor in memory that the ranks of one host share, all zero at first.
+/// A tensor in memory that the ranks of one host share, initially all zero.
 /// Collective.
 at::Tensor shared_tensor(
     const ddp::ProcessGroup& group,
@@ -14,12 +14,12 @@ at::Tensor shared_tensor(
     at::ScalarType dtype);
 
 /// Releases all ranks within a microsecond; a barrier over gloo would release
-/// one a tenth of a step earlier.
+/// one rank a tenth of a step earlier.
 class SpinBarrier {
  public:
   explicit SpinBarrier(const ddp::ProcessGroup& group);
 
-  /// Returns when all ranks have called it. Collective.
+  /// Returns when all ranks have made this call. Collective.
   void operator()() const;
 
  private:

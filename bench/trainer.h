@@ -12,10 +12,10 @@
 
 namespace bench {
 
-/// A net, and how it is trained.
+/// A net, and the settings of its training.
 struct Task {
   std::string net;
-  /// Backwards in a step; only the last one communicates.
+  /// The number of backward passes in a step; only the last one communicates.
   int64_t micro_batches = 1;
   c10::Device device{c10::kCPU};
   /// Whether forward runs under autocast to bfloat16.
@@ -23,7 +23,7 @@ struct Task {
 };
 
 /// The training loop of a LibTorch user: alone, with a `ddp::Reducer` attached,
-/// or with LibTorch's c10d::Reducer around its forward.
+/// or with LibTorch's c10d::Reducer around the forward pass.
 class Trainer {
  public:
   explicit Trainer(Task task)
@@ -49,7 +49,8 @@ class Trainer {
             .gradient_as_bucket_view(views));
   }
 
-  /// Steps end with a step of `SGD`; by default, LibTorch's without momentum.
+  /// Makes steps end with a step of `SGD`; by default, LibTorch's without
+  /// momentum.
   template <typename SGD>
   void optimize_by(double momentum) {
     optimizer_ = std::make_unique<SGD>(
@@ -57,7 +58,7 @@ class Trainer {
         torch::optim::SGDOptions(/*lr=*/1e-6).momentum(momentum));
   }
 
-  /// Steps end with backward.
+  /// Makes steps end with the backward pass.
   void drop_optimizer() {
     optimizer_ = nullptr;
   }
@@ -75,7 +76,7 @@ class Trainer {
     }
   }
 
-  /// The rest of a step.
+  /// Runs the part of a step after zero_grad().
   void compute() {
     for (int64_t i = 1; i < task_.micro_batches; ++i) {
       std::optional<ddp::Reducer::NoSyncGuard> guard;

@@ -25,7 +25,7 @@ struct Retention {
   bool higher_is_better = true;
 };
 
-/// The checkpoints of one run. For one process at a time; failures throw
+/// The checkpoints of one run. For use by one process at a time; failures throw
 /// `c10::Error`.
 class CheckpointFolder {
  public:
@@ -52,28 +52,28 @@ class CheckpointFolder {
   /// Claims the folder, which must exist, for writing while this object lives:
   /// calls `take`, and takes a lock. Throws if another process, or another
   /// manager of this process, holds the lock. A later epoch of a job does not
-  /// need the lock: its holder may be a disconnected rank of an earlier epoch
-  /// that does not end.
+  /// need the lock: the lock's holder may be a disconnected rank of an earlier
+  /// epoch that does not end.
   void claim();
 
   /// Takes the folder for this process's epoch: writes DDP_EPOCH ("JOB:N") to
-  /// the file ".epoch" in it. With `only_own_job`, for readers and callers
-  /// without the lock, it does not take a folder of another job. Throws if the
-  /// folder now belongs to another job or to a later epoch of this job, which
-  /// continues without this process. Does nothing without DDP_EPOCH, or if the
-  /// folder does not exist.
+  /// the file ".epoch" in the folder. With `only_own_job`, for readers and
+  /// callers without the lock, does not take a folder of another job. Throws if
+  /// the folder now belongs to another job or to a later epoch of this job,
+  /// which continues without this process. Does nothing without DDP_EPOCH, or
+  /// if the folder does not exist.
   void take(bool only_own_job = false);
 
   /// Points the link "latest" to the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
-  /// Marks a checkpoint as corrupt: it is kept, but does not count.
+  /// Marks a checkpoint as corrupt: the checkpoint is kept, but does not count.
   void set_corrupt(const std::string& path) {
     corrupt_.insert(path);
   }
 
-  /// After it has verified `newest`, removes checkpoints that are not retained,
-  /// other files of its step, and files that killed processes left.
+  /// Verifies `newest`, then removes checkpoints that are not retained, other
+  /// files of the step of `newest`, and files that killed processes left.
   void prune(const FolderEntry& newest, const Retention& retention);
 
  private:
@@ -83,7 +83,7 @@ class CheckpointFolder {
   std::string path_;
   std::set<std::string> corrupt_;
   FileDescriptor lock_;
-  std::string taken_by_; // the text that this process wrote there
+  std::string taken_by_; // the text that this process wrote to ".epoch"
   bool succeeds_ = false; // this process follows an earlier epoch
 };
 

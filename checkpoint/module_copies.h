@@ -25,10 +25,10 @@ struct NameMatch {
 
 /// Matches names after removing each `module.`, the prefix of Python's
 /// DistributedDataParallel. Several names of one list may then be equal (a
-/// module may have a child `module`). If the other list has equally many, they
-/// are matched in alphabetical order; otherwise none of them is matched. Lists
-/// must not contain duplicates; the result is in the order of names, not of the
-/// lists.
+/// module may have a child `module`). If the other list has the same number of
+/// these names, they are matched in alphabetical order; otherwise none of them
+/// is matched. Lists must not contain duplicates; the result is in the order of
+/// names, not of the lists.
 NameMatch match_names(
     const std::vector<std::string>& module_names,
     const std::vector<std::string>& file_names);
@@ -39,9 +39,9 @@ using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 /// Plans the copies of `tensors` into `module`, wrapped or plain, and converts
 /// dtypes; all possible failures occur here. A prefix `module.` in names is
 /// ignored. Throws `c10::Error` with all names that are missing, unexpected, or
-/// of another shape or kind; `source` describes the origin of the tensors. With
-/// `keys`, missing and unexpected names are stored there instead, and the
-/// function throws only if no name is common.
+/// of another shape or kind; `source` describes the origin of the tensors. If
+/// `keys` is given, missing and unexpected names are stored in it instead, and
+/// the function throws only if no name is common.
 Copies plan_copies(
     const std::string& source,
     const StateDict& tensors,

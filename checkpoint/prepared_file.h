@@ -11,7 +11,7 @@ void check_extension(const std::string& path);
 
 /// Does the part of `write_checkpoint_file` that depends on the value, and
 /// returns a function that does the rest. With `memory`, the value's tensors
-/// are copied to it, so they may change before the function is called.
+/// are copied to it, so the tensors may change before the function is called.
 /// `metadata` is for a safetensors file.
 std::function<void()> prepare_checkpoint_file(
     const std::string& path,

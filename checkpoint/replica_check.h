@@ -11,19 +11,20 @@ class Optimizer;
 
 namespace ddp::detail {
 
-/// An object with a name in a checkpoint.
+/// Objects with their names in a checkpoint.
 template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
-/// Throws `c10::ValueError` on all ranks if they have different `names`: the
-/// names of a TrainingState's parts, followed by epochs. Collective.
+/// Throws `c10::ValueError` on all ranks if the ranks have different `names`:
+/// the names of a TrainingState's parts, followed by epochs. Collective.
 void check_same_parts(const std::string& names, const ProcessGroup& group);
 
-/// Throws `c10::ValueError` on all ranks if their `call` differs. The call
-/// includes the path, since only rank 0's file is read or written. Collective.
+/// Throws `c10::ValueError` on all ranks if `call` differs between ranks. The
+/// call includes the path, since only rank 0's file is read or written.
+/// Collective.
 void check_same_call(const std::string& call, const ProcessGroup& group);
 
-/// As above, but warns on rank 0 instead. Collective.
+/// Like check_same_call(), but warns on rank 0 instead. Collective.
 void warn_of_other_calls(const std::string& call, const ProcessGroup& group);
 
 /// Warns, on rank 0 and only in the group's first calls, if these modules'

@@ -16,7 +16,7 @@ const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 ///
 /// Names and order are those of Python's `Module.state_dict()`: the module's
 /// own parameters, then its own buffers, then its children, each in the order
-/// of registration. Undefined tensors are left out. Wrappers do not appear in
+/// of registration. Undefined tensors are omitted. Wrappers do not appear in
 /// the names.
 StateDict named_state(const torch::nn::Module& module);
 

@@ -11,8 +11,9 @@ namespace ddp::detail {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-/// The TCP addresses of a host, with `port`. `flags` are those of getaddrinfo.
-/// `error` is its result; if it is not 0, the list is empty.
+/// The TCP addresses of `host` with `port`. `flags` are getaddrinfo's ai_flags.
+/// `error` receives getaddrinfo's result; the list is empty if the result is
+/// not 0.
 inline AddressList look_up(
     const std::string& host,
     int64_t port,

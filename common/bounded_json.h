@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-/// Parses JSON from an untrusted source. Returns nothing if the text is not
+/// Parses JSON from an untrusted source. Returns nullopt if the text is not
 /// JSON, or is nested so deeply that recursion could overflow the stack.
 inline std::optional<nlohmann::json> parse_bounded_json(
     const std::string& text) {

@@ -5,8 +5,8 @@
 namespace ddp {
 
 /// The number of CPUs that the control groups of this process (cgroup v2's
-/// cpu.max, v1's cpu.cfs_quota_us) let it keep busy; infinity without a limit.
-/// System files are read under `root`.
+/// cpu.max, v1's cpu.cfs_quota_us) allow it to use; infinity without a limit.
+/// Reads system files under `root`.
 double cpu_quota(const std::string& root = "/");
 
 } // namespace ddp

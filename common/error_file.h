@@ -24,9 +24,9 @@ struct ErrorFile {
   std::string activity;
 };
 
-/// Reads an error file. Returns nothing if the file is missing, larger than 1
-/// MiB, or in another format. Frames of `program` are named (see symbols.h),
-/// and C++ names in the stack are demangled.
+/// Reads an error file. Returns nullopt if the file is missing, larger than 1
+/// MiB, or in another format. Names the frames of `program` (see symbols.h),
+/// and demangles C++ names in the stack.
 std::optional<ErrorFile> read_error_file(
     const std::string& path,
     const std::string& program = "");

@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-/// Owns a file descriptor; closes it when destroyed. -1 stands for none.
+/// Owns a file descriptor; closes it when destroyed. -1 means none.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -53,9 +53,9 @@ FileDescriptor open_process(pid_t pid);
 /// errno if it is -1.
 int check_call(int result, const char* what);
 
-/// Writes the whole `text`. Waits whenever the descriptor accepts no more, even
-/// if it is non-blocking, each time for at most the timeout (-1 for no limit).
-/// Returns 0 or the errno of the failure.
+/// Writes the whole `text`. Whenever a descriptor, blocking or not, accepts no
+/// more bytes, waits for at most the timeout (-1 for no limit). Returns 0 or
+/// the errno of the failure.
 int write_all(int fd, std::string_view text, int timeout_milliseconds = -1);
 
 } // namespace ddp

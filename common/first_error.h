@@ -5,11 +5,12 @@
 
 namespace ddp::detail {
 
-/// The reason for which a shared object is no longer usable: the first error
-/// that any thread has set.
+/// The reason why a shared object is no longer usable: the first error that any
+/// thread has set.
 class FirstError {
  public:
-  /// Returns whether `reason`, which must not be empty, is the first error.
+  /// Records the first error. Returns whether `reason`, which must not be
+  /// empty, is the first.
   bool set(const std::string& reason) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!reason_.empty()) {

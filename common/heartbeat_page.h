@@ -6,9 +6,9 @@
 namespace ddp {
 
 /// Memory that a rank with ddp shares with ddprun: the rank writes, ddprun
-/// reads. It is an anonymous file of this size; the rank inherits its
-/// descriptor, whose number is in DDP_HEARTBEAT_FD. All bytes are zero until
-/// the rank attaches.
+/// reads. The memory is an anonymous file of this size. The rank inherits the
+/// file's descriptor, whose number is in DDP_HEARTBEAT_FD. All bytes are zero
+/// until the rank attaches.
 struct HeartbeatPage {
   static constexpr uint64_t kVersion = 2;
   static constexpr int kActivitySize = 200;
@@ -22,14 +22,13 @@ struct HeartbeatPage {
   /// Not 0 after a collective has failed because of another rank, until the
   /// rank's next group is formed.
   std::atomic<uint64_t> failed_by_another;
-  /// The number of completed reductions of the Reducer that completed the last
-  /// one.
+  /// The number of reductions completed by the Reducer that last completed one.
   std::atomic<int64_t> step;
   /// Odd while `activity` is being written.
   std::atomic<uint64_t> sequence;
   /// The rank's current activity, such as "bucket 3 of 5, step 12" or
-  /// "barrier", or its last one: "after barrier". NUL-terminated. Relaxed
-  /// bytes, guarded by `sequence`.
+  /// "barrier", or its last one: "after barrier". NUL-terminated. Accesses to
+  /// the bytes are relaxed; `sequence` guards them.
   std::atomic<char> activity[kActivitySize];
 };
 
@@ -42,7 +41,7 @@ static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 /// Separates a bucket's step from the number of its Reducer in an activity, if
 /// a program has several Reducers.
 constexpr const char* kOfReducer = " of Reducer ";
-/// The activity of a buffer broadcast, which is a part of a backward.
+/// The activity of a buffer broadcast, which counts as part of a backward pass.
 constexpr const char* kBufferBroadcast = "broadcast of buffers";
 
 constexpr const char* kHeartbeatVariable = "DDP_HEARTBEAT_FD";

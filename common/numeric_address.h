@@ -21,7 +21,7 @@ inline std::string numeric_address(const sockaddr* address) {
 
 /// The local address from which this host reaches the numeric address
 /// `address`, and at which the other host can reach this one; empty if there is
-/// no route. Only queries the routing table, and sends nothing.
+/// no route. Queries only the routing table, and sends nothing.
 inline std::string address_towards(const std::string& address) {
   constexpr int kAnyPort = 9;
   int error = 0;

@@ -10,7 +10,7 @@
 namespace ddp::detail {
 
 /// The timeout of poll() and epoll_wait(): the milliseconds until `time`, at
-/// most a day; -1 if there is no time.
+/// most a day; -1 if `time` is empty.
 inline int milliseconds_until(
     const std::optional<std::chrono::steady_clock::time_point>& time) {
   if (!time) {
@@ -32,7 +32,7 @@ class GrowingBackoff {
   std::chrono::microseconds next() {
     return std::exchange(pause_, std::min(2 * pause_, longest_));
   }
-  /// Begins with the shortest pause again.
+  /// Restarts with the shortest pause.
   void reset() {
     pause_ = kShortest;
   }
@@ -43,8 +43,8 @@ class GrowingBackoff {
   std::chrono::microseconds pause_ = kShortest;
 };
 
-/// Calls `done` between pauses that grow up to `longest`. Returns whether it
-/// returned true before `end`.
+/// Calls `done` between pauses that grow up to `longest`. Returns whether
+/// `done` returned true before `end`.
 template <typename Done>
 bool poll_until(
     std::chrono::steady_clock::time_point end,
@@ -61,7 +61,7 @@ bool poll_until(
   return true;
 }
 
-/// As above, for at most `time`.
+/// Like poll_until(), for at most `time`.
 template <typename Done>
 bool poll_for(
     std::chrono::milliseconds time,

@@ -16,8 +16,9 @@
 #include <vector>
 
 /// Records in files `*.shard` that need not fit into memory: each record has
-/// its features and its label, as floats. LibTorch maps a file, so the system
-/// reads the pages that are used, and drops them if memory is short.
+/// its features and its label, as floats. LibTorch maps each file, so the
+/// system reads only the pages that are used, and drops pages if memory is
+/// short.
 class MappedShards : public torch::data::datasets::
                          BatchDataset<MappedShards, torch::data::Example<>> {
  public:
@@ -50,7 +51,7 @@ class MappedShards : public torch::data::datasets::
   }
 
   /// Features, float [batch, features], and labels, int64 [batch]. `indices`
-  /// count through the records of all files.
+  /// number the records of all files consecutively.
   torch::data::Example<> get_batch(c10::ArrayRef<size_t> indices) override {
     std::vector<torch::Tensor> records;
     for (const auto index : indices) {
@@ -89,7 +90,7 @@ class MappedShards : public torch::data::datasets::
     return maps_[file][index];
   }
 
-  int64_t floats_; // of a record
+  int64_t floats_; // number of floats in a record
   std::vector<std::string> paths_;
   std::vector<int64_t> sizes_;
   std::vector<torch::Tensor> maps_; // of this copy: each worker has one
@@ -99,11 +100,11 @@ class MappedShards : public torch::data::datasets::
 /// files. In each epoch, the files and the records of each file are in a new
 /// random order. Each rank takes one piece of this sequence, of equal length on
 /// all ranks, and shares only the files at its ends with other ranks. An epoch
-/// omits fewer records than there are ranks.
+/// omits fewer records than the number of ranks.
 class ShardSampler : public ddp::ShardedSampler {
  public:
   /// The piece of this rank of `group`. `shard_sizes`: the number of records in
-  /// each file; records are counted through all of them.
+  /// each file; indices number the records of all files consecutively.
   ShardSampler(
       const std::vector<int64_t>& shard_sizes,
       const ddp::ProcessGroup& group,
@@ -141,8 +142,8 @@ class ShardSampler : public ddp::ShardedSampler {
     for (int64_t i = 0; i < count; ++i) {
       all.push_back(orders[files[i].item<int64_t>()]);
     }
-    // Rank r draws every n-th record from the r-th on: these are the r-th
-    // piece.
+    // Rank r draws every n-th record from the r-th on. These records form the
+    // r-th piece.
     return torch::cat(all)
         .narrow(0, 0, static_cast<int64_t>(length))
         .view({ranks_, -1})

@@ -26,8 +26,8 @@ struct Job {
   std::string private_folder;
   /// Notes for the user, one per line.
   std::vector<std::string> notes;
-  /// The reason for which this node cannot start ranks, to be reported to the
-  /// other nodes.
+  /// The reason why this node cannot start ranks, to be reported to the other
+  /// nodes.
   std::optional<LaunchError> start_error;
 };
 
@@ -36,8 +36,8 @@ struct Job {
 /// run.
 Job make_job(LaunchOptions options);
 
-/// A job of several nodes that cannot start because of this node, which only
-/// reports `error` to the others.
+/// A job of several nodes that cannot start because of this node. The job only
+/// reports `error` to the other nodes.
 Job make_failed_job(LaunchOptions options, const LaunchError& error);
 
 /// The output of --dry-run.
@@ -45,8 +45,7 @@ std::string describe_job(const Job& job);
 
 /// Runs the job in an agent process, forwards signals to it, and returns its
 /// exit code. If the agent is killed, ends every descendant and returns 128 +
-/// the signal. Takes the job's listener. Throws std::system_error if the agent
-/// cannot start.
+/// the signal. Throws std::system_error if the agent cannot start.
 int run_launcher_process(Job& job);
 
 } // namespace ddp

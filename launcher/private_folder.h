@@ -8,7 +8,7 @@ namespace ddp {
 std::string temporary_folder();
 
 /// Creates a private folder for this job (mode 0700) in the temporary folder.
-/// Empty if that fails: the job then runs without error files.
+/// Returns an empty name if that fails; the job then runs without error files.
 std::string make_private_folder();
 
 /// <folder>/attempt_N; empty if there is no folder.
@@ -18,7 +18,7 @@ std::string attempt_folder(const std::string& folder, int attempt);
 void remove_private_folder(const std::string& folder);
 
 /// Creates <parent>/<run id>_<random>, mode 0700, and `parent` if it does not
-/// exist. Throws LaunchError that names `parent` and `source`, the option or
+/// exist. Throws a LaunchError that names `parent` and `source`, the option or
 /// variable that set it.
 std::string make_log_folder(
     const std::string& source,

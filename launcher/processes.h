@@ -22,11 +22,11 @@ void take_signals();
 /// Opens a non-blocking signalfd for the handled signals.
 FileDescriptor open_signal_descriptor();
 
-/// Reads the next pending signal from a signalfd. Returns its number, or 0 for
-/// none.
+/// Reads the next pending signal from a signalfd. Returns the signal's number,
+/// or 0 for none.
 int next_signal(const FileDescriptor& signals);
 
-/// Whether this signal asks ddprun to end the job.
+/// Whether this signal ends the job.
 bool ends_job(int signal);
 
 /// Makes orphaned descendants, daemons included, children of this process.
@@ -35,15 +35,16 @@ void become_subreaper();
 /// The children of the calling thread, zombies included.
 std::vector<pid_t> child_processes();
 
-/// Waits for SIGCHLD, which is blocked, with a time limit: several signals may
-/// arrive as one, or have been taken already.
+/// Waits for SIGCHLD, which is blocked, with a time limit, since several
+/// signals may arrive as one, or may already have been read.
 void await_child_signal(int milliseconds);
 
 /// Ends every descendant of the calling process. The process must be a
-/// subreaper, and call this from its main thread with SIGCHLD blocked. Kills
-/// and reaps the children until none is left; the children of a killed child
-/// become children of this process. Skips children in `spared`. Gives up after
-/// ten seconds on processes that the kernel does not end (blocked in a driver).
+/// subreaper, and must call this function from its main thread with SIGCHLD
+/// blocked. Kills and reaps the children until none is left; the children of a
+/// killed child become children of this process. Skips children in `spared`.
+/// Gives up after ten seconds on processes that the kernel does not end
+/// (blocked in a driver).
 void end_descendants(const std::vector<pid_t>& spared = {});
 
 /// The path of a helper program of ddprun: in the folder of ddprun, or in
@@ -55,8 +56,9 @@ std::string find_helper(const std::string& name);
 std::vector<std::string> helper_environment();
 
 /// Starts the store on a listening socket, which the store takes over; ranks
-/// may connect before it is ready. It dies with the calling process, or when it
-/// is killed. Its messages go to standard error. Throws std::system_error.
+/// may connect before the store is ready. The store runs until it is killed or
+/// the calling process ends. The store writes its messages to standard error.
+/// Throws std::system_error.
 pid_t start_store(const std::string& program, FileDescriptor listener);
 
 } // namespace ddp

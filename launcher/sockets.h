@@ -30,14 +30,15 @@ struct Listener {
   int port = 0;
 };
 
-/// Binds and listens on host:port with O_CLOEXEC; port 0 takes a free one.
-/// Throws LaunchError that names the address.
+/// Binds and listens on host:port with O_CLOEXEC; port 0 means any free port.
+/// Throws a LaunchError that names the address.
 Listener listen_on(const std::string& host, int port);
 
-/// The same at a numeric address; returns none and sets errno on failure.
+/// Like listen_on(), at a numeric address; returns none and sets errno on
+/// failure.
 std::optional<Listener> try_listen_on(const std::string& address, int port);
 
-/// The two ends of a connection.
+/// The addresses of the two ends of a connection.
 struct Route {
   std::string local;
   std::string remote;
@@ -45,7 +46,8 @@ struct Route {
 
 /// Resolves the host and connects to each of its addresses in turn, for up to
 /// two seconds each. Returns the first route that works, and closes the
-/// connection. If no route works, `why` gets the reason of the last failure.
+/// connection. If no route works, `why` receives the reason for the last
+/// failure.
 std::optional<Route> find_route(
     const std::string& host,
     int port,

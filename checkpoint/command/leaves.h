@@ -9,13 +9,13 @@ namespace ddp::command {
 
 /// A value that is not a container, or an empty container.
 struct Leaf {
-  /// Its unique path, such as "optimizer.state.0.exp_avg".
+  /// The leaf's unique path, such as "optimizer.state.0.exp_avg".
   std::string name;
   c10::IValue value;
 };
 
-/// The leaves of a tree, in its order. With `whole_lists`, a list or tuple that
-/// contains only numbers, strings and none values is one leaf.
+/// The leaves of a tree, in the tree's order. With `whole_lists`, a list or
+/// tuple that contains only numbers, strings and none values is one leaf.
 std::vector<Leaf> leaves_of(const c10::IValue& tree, bool whole_lists);
 
 /// The numbers of tensors, elements and bytes.

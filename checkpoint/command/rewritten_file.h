@@ -13,8 +13,8 @@ struct Checkpoint {
 /// Reads a checkpoint; its tensors are mapped pages of the file.
 Checkpoint read_checkpoint(const std::string& path);
 
-/// Writes `path` in the format of its extension, and prints a line about it. A
-/// safetensors file also gets the metadata.
+/// Writes `path` in the format of its extension, and prints a line about the
+/// file. A safetensors file also gets the metadata.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 } // namespace ddp::command

@@ -19,7 +19,7 @@ struct TensorEntry {
 };
 
 struct SafetensorsHeader {
-  /// In the order of the JSON text.
+  /// The entries in the order of the JSON text.
   std::vector<TensorEntry> entries;
   SafetensorsMetadata metadata;
   /// The offset of the data in the file.
@@ -27,25 +27,26 @@ struct SafetensorsHeader {
   /// The checksums in a header that `format_header` wrote, joined, with
   /// `kChecksumSize` digits each. The first checksum covers the header's text,
   /// with zeros for this checksum; a checksum for each of `entries` follows.
-  /// `metadata` does not contain them.
+  /// `metadata` does not contain the checksums.
   std::string checksums;
 };
 
-/// The offset of the checksums in such a header.
+/// The offset of the checksums in a header that `format_header` wrote.
 constexpr size_t kChecksumOffset = 31;
 
-/// The dtype's name in the format. Throws `c10::TypeError` that names `tensor`
-/// if the format or this library does not support the dtype.
+/// The dtype's name in the format. Throws a `c10::TypeError` that names
+/// `tensor` if the format or this library does not support the dtype.
 std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 
 /// The text of the header, padded to a multiple of 8 bytes, with zeros for the
 /// checksums.
 std::string format_header(const SafetensorsHeader& header);
 
-/// The checksum of such a text; ignores the checksum that the text contains.
+/// The checksum of a header's text; ignores the checksum that the text
+/// contains.
 std::string header_checksum(std::string text);
 
-/// Reads a header that `data_bytes` bytes follow in the file. Checks that its
+/// Reads a header that `data_bytes` bytes follow in the file. Checks that the
 /// entries are well-formed and cover these bytes without gaps or overlaps, and
 /// checks the header's checksum. Throws `c10::Error`.
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);

@@ -16,7 +16,7 @@ bool is_safetensors_index(const std::string& path);
 
 /// The path in quotes, for the beginning of a message. For a file of an index,
 /// also its number among the files, and the hint that loading the index reads
-/// all of them.
+/// all the files.
 std::string with_shard_number(const std::string& path);
 
 /// The tensors of the files that the index at `path` names, in the order of the

@@ -16,7 +16,7 @@ class TorchArchive {
   /// Reads the directory; `source` must outlive the archive.
   explicit TorchArchive(const ByteSource& source);
 
-  /// Reads the whole value, and also verifies unused records. `strict` as in
+  /// Reads the whole value, and also verifies unused records. `strict` is as in
   /// `read_pickle`. Without `verify`, unused records and the storages of a
   /// mapped file are not read.
   c10::IValue value(bool strict = true, bool verify = true) const;
@@ -29,10 +29,10 @@ class TorchArchive {
 
   ZipReader zip_;
   uint64_t size_;
-  std::string prefix_; // of all names, with '/'
+  std::string prefix_; // the prefix of all names, with '/'
 };
 
-/// Writes the file at `path`, which is replaced as a whole or not at all.
+/// Writes the file at `path`; replaces an existing file atomically.
 void write_torch_archive(const std::string& path, const PickledValue& value);
 
 } // namespace ddp::detail

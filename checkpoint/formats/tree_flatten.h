@@ -19,7 +19,7 @@ struct FlattenedTree {
 FlattenedTree tree_flatten(const c10::IValue& value);
 
 /// Restores the value. Throws `c10::Error` if the text is not from
-/// `tree_flatten`, or the tensors do not match it.
+/// `tree_flatten`, or the tensors do not match the text.
 c10::IValue tree_unflatten(
     const std::string& structure,
     const StateDict& tensors);

@@ -15,13 +15,13 @@ std::string key_text(const c10::IValue& key);
 std::string place_in(const std::string& place, const c10::IValue& key);
 
 /// Calls `function` with the key and the value of each item of a list, a tuple
-/// (whose keys are the positions) or a dict; other values have none.
+/// (whose keys are the positions) or a dict; other values have no items.
 void for_each_item(
     const c10::IValue& value,
     const std::function<void(const c10::IValue&, const c10::IValue&)>&
         function);
 
-/// Throws `c10::ValueError` if values may not be nested that deeply.
+/// Throws `c10::ValueError` if `depth` exceeds the limit for nested values.
 void check_depth(int depth);
 
 /// Throws `c10::TypeError` or `c10::ValueError` with the place if the value

@@ -16,14 +16,14 @@ struct RankEnd {
   pid_t pid = -1;
   RankState state;
   /// The time at which the launcher noticed the end, in nanoseconds since the
-  /// epoch. Times of several ranks have the order in which the kernel ended
-  /// them.
+  /// epoch. The times of several ranks are in the order in which the kernel
+  /// ended these ranks.
   int64_t time_ns = 0;
   std::optional<ErrorFile> error;
   /// The last lines that the rank wrote to standard error.
   std::vector<std::string> last_lines;
-  /// From its heartbeat: the number of completed reductions, and the current or
-  /// last activity.
+  /// From the rank's heartbeat: the number of completed reductions, and the
+  /// current or last activity.
   std::optional<int64_t> step;
   std::string activity;
   /// Whether a collective of the rank failed because of another rank.
@@ -31,15 +31,15 @@ struct RankEnd {
 };
 
 /// The index of the rank that failed first; none if no rank failed. Failures
-/// that are consequences of another failure come after all others. A rank that
-/// was being stopped counts if it had written an error before.
+/// that are consequences of another failure rank after all others. A rank that
+/// was being stopped counts if it had already written an error.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
 /// Whether the rank exited with code 0 before ddprun stopped it.
 bool departed(const RankEnd& end);
 
 /// The time of the failure, in nanoseconds since the epoch: the time of the
-/// rank's error if there is one, since unwinding and destructors delay the end.
+/// rank's error, if any, since unwinding and destructors delay the end.
 int64_t failure_time(const RankEnd& end);
 
 /// Whether the rank's error or output names another rank's failure as the

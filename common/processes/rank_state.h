@@ -4,8 +4,8 @@
 
 namespace ddp {
 
-/// The state of one rank's process, as known to the launcher. Records events,
-/// and takes no action itself:
+/// The launcher's record of the state of one rank's process. Records events,
+/// but takes no action:
 ///
 ///     running --asked--> stopping --killed--> killed
 ///        \____________________\__________________\____ended---> ended
@@ -30,7 +30,7 @@ class RankState {
       phase_ = Phase::kKilled;
     }
   }
-  /// `wait_status` as from waitpid.
+  /// `wait_status` has waitpid's encoding.
   void ended(int wait_status, std::chrono::nanoseconds after_start) {
     if (alive()) {
       last_phase_ = phase_;
@@ -47,11 +47,11 @@ class RankState {
   std::chrono::nanoseconds lifetime() const {
     return lifetime_;
   }
-  /// Whether the rank ended before it was asked to, and not with code 0.
+  /// Whether the rank ended before it was asked to stop, and not with code 0.
   bool failed() const {
     return !alive() && wait_status_ != 0 && last_phase_ == Phase::kRunning;
   }
-  /// The phase in which the rank was when it ended.
+  /// The phase of the rank when it ended.
   Phase last_phase() const {
     return last_phase_;
   }

@@ -7,9 +7,9 @@
 
 namespace ddp {
 
-/// The reason for which the ranks of an attempt are being ended.
+/// The reason why the ranks of an attempt are being ended.
 enum class StopReason {
-  kNone, // they end by themselves
+  kNone, // the ranks end by themselves
   kFailure, // a rank failed
   kSignal, // the launcher received a signal to end them
   kNotExecuted, // the program could not be executed
@@ -38,7 +38,8 @@ class Supervisor {
   /// failure as the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
   /// The launcher received a signal that ends the job: the first signal is
-  /// forwarded, the second one kills. It is recorded even if no rank is alive.
+  /// forwarded, the second one kills. The signal is recorded even if no rank is
+  /// alive.
   Signals asked_to_end(int signal, Time now);
   /// Stops these ranks because another node's ranks are being stopped.
   Signals stop_with_others(Time now);
@@ -49,8 +50,8 @@ class Supervisor {
   /// The time of deadline() has been reached.
   Signals deadline_passed(Time now);
 
-  /// The time at which to call deadline_passed(); none if only the ranks are
-  /// awaited.
+  /// The time at which to call deadline_passed(); none if the attempt waits
+  /// only for ranks.
   std::optional<Time> deadline() const {
     return deadline_;
   }
@@ -69,7 +70,7 @@ class Supervisor {
   const std::vector<RankState>& ranks() const {
     return ranks_;
   }
-  /// The ranks that have ended, in that order.
+  /// The ranks that have ended, in the order of their ends.
   const std::vector<int>& ended() const {
     return ended_;
   }
@@ -86,7 +87,7 @@ class Supervisor {
   Time start_;
   StopReason reason_ = StopReason::kNone;
   int signal_ = 0;
-  bool asked_ = false; // the ranks were sent the signal to stop
+  bool asked_ = false; // the signal to stop was sent to the ranks
   std::optional<Time> deadline_;
 };
 

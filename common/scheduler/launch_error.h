@@ -5,12 +5,12 @@
 
 namespace ddp {
 
-/// Exit codes of ddprun itself. A failed rank's code is returned unchanged, and
-/// 128 + s stands for signal s, as in the shell.
+/// Exit codes of ddprun itself. ddprun returns a failed rank's code unchanged;
+/// 128 + s means signal s, as in the shell.
 constexpr int kExitUsage = 2;
-/// The infrastructure failed, not the job: a retry may succeed.
+/// The infrastructure failed, not the job; a retry may succeed.
 constexpr int kExitInfrastructure = 75;
-/// No progress, or not started in time.
+/// The job made no progress, or did not start in time.
 constexpr int kExitTimeout = 124;
 constexpr int kExitInternal = 125;
 constexpr int kExitNotExecutable = 126;

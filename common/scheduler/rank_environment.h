@@ -21,15 +21,15 @@ struct JobEnvironment {
   std::string run_id;
   std::string role = "default";
   std::string host; // of this node
-  int restarts = 0; // so far
+  int restarts = 0; // number of restarts so far
   int max_restarts = 0;
-  /// In a job of several nodes: the log's name and the plan's number.
+  /// In a job of several nodes, the log's name and the plan's number.
   std::string epoch;
   /// Whether ddprun's output goes to a terminal.
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.
   int omp_threads = 0;
-  /// Whether each rank sees one GPU: the entry of its local rank in
+  /// Whether each rank sees one GPU: the entry of the local rank in
   /// `own_devices`, or, without an entry, the GPU with the local rank's number.
   bool virtual_local_rank = false;
   std::vector<std::string> own_devices;
@@ -43,7 +43,7 @@ struct RankEnvironment {
   int master_port = 0;
   /// The file for the rank's error; empty for none.
   std::string error_file;
-  /// The descriptor of its heartbeat; -1 for none.
+  /// The descriptor of the rank's heartbeat; -1 for none.
   int heartbeat_fd = -1;
 };
 
@@ -57,16 +57,16 @@ Variables rank_variables(
     const RankEnvironment& rank);
 
 /// The environment of a rank, as "NAME=value": ddprun's environment,
-/// `inherited` (null-terminated), with the variables of `set`. A scheduler's
-/// variables about its own job (`describes_scheduler_task`) and DDP_TOKEN are
-/// replaced or dropped.
+/// `inherited` (null-terminated), with the variables of `set`. Replaces or
+/// drops DDP_TOKEN and a scheduler's variables about its tasks
+/// (`describes_scheduler_task`).
 std::vector<std::string> worker_environment(
     const Variables& set,
     const char* const* inherited);
 
-/// An equal share of `cpus` for each rank if several ranks share them and the
-/// user has not set OMP_NUM_THREADS (`omp_setting`, null if unset); otherwise
-/// 0.
+/// An equal share of `cpus` for each rank if several ranks share the CPUs and
+/// the user has not set OMP_NUM_THREADS (`omp_setting`, null if unset);
+/// otherwise 0.
 int omp_threads_per_rank(int ranks, int cpus, const char* omp_setting);
 
 } // namespace ddp

@@ -8,7 +8,7 @@ namespace ddp {
 /// processes.
 struct SchedulerEnvironment {
   enum class Kind {
-    kMpi, // mpirun, mpiexec and the like
+    kMpi, // mpirun, mpiexec and similar
     kSlurm, // a step of Slurm: srun
     kPods, // pods with numbers in RANK (Kubeflow's PyTorchJob) or in
            // JOB_COMPLETION_INDEX (indexed jobs, JobSet)
@@ -28,8 +28,8 @@ struct SchedulerEnvironment {
 };
 
 /// Finds the scheduler in the environment; none if a user started the process.
-/// MPI comes before Slurm, whose variables the processes inherit from the step
-/// in which mpirun runs its daemons.
+/// MPI has precedence over Slurm, since mpirun's processes inherit Slurm's
+/// variables from the step that runs mpirun's daemons.
 std::optional<SchedulerEnvironment> detect_scheduler(
     const EnvironmentLookup& lookup);
 
@@ -46,15 +46,15 @@ std::string check_scheduler(
 /// Whether a variable identifies this process within a scheduler's job, or is
 /// needed to connect to the scheduler's launch. Ranks must not inherit these
 /// variables: all ranks would be the same process of the scheduler's job, and
-/// the second call of MPI_Init would fail. Without them, MPI_Init in a rank
-/// makes a world of this rank alone. Variables that describe the allocation
-/// (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters (OMPI_MCA_btl,
-/// PMIX_MCA_gds) are not included. The variables are:
+/// the second call of MPI_Init would fail. Without these variables, MPI_Init in
+/// a rank creates a world of that rank alone. Variables that describe the
+/// allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters
+/// (OMPI_MCA_btl, PMIX_MCA_gds) are not included. The variables are:
 ///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, the
 ///     OMPI_MCA_orte_* that mpirun sets, OMPI_COMMAND, OMPI_ARGV,
 ///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
 ///     OMPI_FILE_LOCATION
-///   PMIX_* but PMIX_MCA_*; PMI_*; MPI_LOCALRANKID, MPI_LOCALNRANKS
+///   PMIX_* except PMIX_MCA_*; PMI_*; MPI_LOCALRANKID, MPI_LOCALNRANKS
 ///   MV2_COMM_WORLD_*, PALS_*, FLUX_TASK_*, FLUX_JOB_SIZE
 ///   SLURM_STEP_*, SLURM_STEPID, SLURM_PROCID, SLURM_LOCALID, SLURM_NODEID,
 ///     SLURM_NTASKS, SLURM_NPROCS, SLURM_TASKS_PER_NODE, SLURM_TASK_PID,

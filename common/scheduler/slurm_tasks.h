@@ -20,7 +20,7 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 /// and m1 for "n[001-002],m1".
 std::vector<std::string> slurm_hosts(const std::string& list, size_t most);
 
-/// The first host of such a list; empty if there is none.
+/// The first host of a list in Slurm's notation; empty if the list has none.
 std::string first_slurm_host(const std::string& list);
 
 /// The first of `kSlurmPorts` ports, computed from the numbers of the job and

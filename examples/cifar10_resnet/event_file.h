@@ -17,9 +17,9 @@
 class EventFile {
  public:
   /// Creates `folder`, and a new file in it. Viewers then ignore the data of
-  /// earlier files from `step` on, since a resumed run writes them again.
-  /// Throws `std::runtime_error` if a file cannot be written, here and in
-  /// `add`.
+  /// earlier files from `step` on, since a resumed run writes that data again.
+  /// The constructor, `add` and `flush` throw `std::runtime_error` if the file
+  /// cannot be written.
   EventFile(const std::string& folder, int64_t step) {
     std::filesystem::create_directories(folder);
     // Viewers read the files of a folder in the order of their names.

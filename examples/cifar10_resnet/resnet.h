@@ -36,7 +36,7 @@ class ResNetBlock : public torch::nn::Module {
     }
   }
 
-  /// Without bias, since batch-norm follows.
+  /// A convolution without bias, since batch-norm follows.
   static torch::nn::Conv2d convolution(
       int64_t in,
       int64_t out,
@@ -84,7 +84,8 @@ class ResNetBlock : public torch::nn::Module {
 /// convolution of 3x3 and stride 1, and no max-pooling after it.
 class ResNet : public torch::nn::Module {
  public:
-  /// `depth`: 18, 34, 50, 101 or 152; throws `c10::ValueError` for another.
+  /// `depth`: 18, 34, 50, 101 or 152; throws `c10::ValueError` for other
+  /// values.
   explicit ResNet(int64_t depth, int64_t classes = 10)
       : conv1_(register_module("conv1", ResNetBlock::convolution(3, 64, 3, 1))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(64))) {

@@ -8,8 +8,9 @@
 
 namespace ddp {
 
-/// The CPUs and memory to which each rank of a node is bound. Names and
-/// meanings are those of torchrun's --numa-binding; kShare is an addition.
+/// The CPUs and memory to which each rank of a node is bound. The names and
+/// meanings are those of torchrun's --numa-binding, except kShare, which
+/// torchrun lacks.
 enum class Binding {
   kNone, // ranks are not bound
   kNode, // the NUMA node of the rank's GPU
@@ -22,7 +23,7 @@ enum class Binding {
 /// The CPUs and memory of a rank.
 struct RankPlace {
   cpu_set_t cpus{};
-  /// The preferred NUMA nodes for its memory.
+  /// The preferred NUMA nodes for the rank's memory.
   std::vector<int> memory_nodes;
 };
 
@@ -31,12 +32,12 @@ cpu_set_t allowed_cpus();
 
 /// A place for each of `ranks` ranks within the CPUs `allowed`, from the
 /// topology that Linux reports under `root`. Rank r's GPU is entry r of
-/// `devices` (in the form of CUDA_VISIBLE_DEVICES; unset: GPU r in the order of
-/// PCI addresses). If no GPU is visible, ranks are spread evenly over the NUMA
-/// nodes. kShare and kExclusive divide whole cores. If there are more ranks
-/// than cores, kShare divides hardware threads; if there are more ranks than
-/// hardware threads, ranks share them. Throws LaunchError (exit code 2) if the
-/// binding is not possible.
+/// `devices` (in the form of CUDA_VISIBLE_DEVICES) or, if unset, GPU r in the
+/// order of PCI addresses. If no GPU is visible, ranks are spread evenly over
+/// the NUMA nodes. kShare and kExclusive divide whole cores. If there are more
+/// ranks than cores, kShare divides hardware threads; if there are more ranks
+/// than hardware threads, ranks share them. Throws LaunchError (exit code 2) if
+/// the binding is not possible.
 std::vector<RankPlace> rank_places(
     Binding binding,
     int ranks,
@@ -44,9 +45,9 @@ std::vector<RankPlace> rank_places(
     const cpu_set_t& allowed,
     const std::string& root = "/");
 
-/// Binds this process to its place. Returns 0, or the errno if it cannot run on
-/// these CPUs; it is not an error if the kernel or a container refuses the
-/// memory binding. Async-signal-safe, for use between fork and exec.
+/// Binds this process to `place`. Returns 0, or the errno if the process cannot
+/// run on these CPUs; a kernel or container may refuse the memory binding
+/// without an error. Async-signal-safe, for use between fork and exec.
 int apply_place(const RankPlace& place);
 
 /// "CPUs 0-3,8-11, memory of node 0".

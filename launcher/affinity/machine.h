@@ -27,12 +27,12 @@ struct Machine {
   std::vector<Gpu> gpus; // ordered by PCI address
 };
 
-/// Reads /sys and /proc under `root`; keeps the CPUs in `allowed`. Throws
+/// Reads /sys and /proc under `root`; keeps only the CPUs in `allowed`. Throws
 /// LaunchError (exit code 2) if the CPU topology cannot be read.
 Machine read_machine(const cpu_set_t& allowed, const std::string& root);
 
-/// The lowest CPU that shares this one's last-level cache. Throws LaunchError
-/// (exit code 2) if Linux does not report it.
+/// The lowest CPU that shares the last-level cache of `cpu`. Throws LaunchError
+/// (exit code 2) if Linux does not report that cache.
 int last_level_cache(int cpu, const std::string& root);
 
 } // namespace ddp

@@ -23,15 +23,15 @@ namespace ddp {
 
 /// The process that owns the ranks: starts them, restarts them after a failure
 /// if restarts are left, forwards their output, carries out the Supervisor's
-/// decisions, and leaves no descendant behind. It ends with the launcher
-/// process: `lifeline` reads end-of-file when the launcher process dies.
+/// decisions, and leaves no descendant behind. The agent ends if the launcher
+/// process dies: `lifeline` then reads end-of-file.
 class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
 
-  /// Runs the job to its end. Returns the exit code. It is 0 if every rank
-  /// exited with 0, otherwise the code of the rank that failed first, 128 + s
-  /// after signal s, or a code of launch_error.h. Throws LaunchError or
+  /// Runs the job to its end. Returns the exit code: 0 if every rank exited
+  /// with 0, otherwise the code of the rank that failed first, 128 + s after
+  /// signal s, or a code of launch_error.h. Throws LaunchError or
   /// std::system_error if the ranks cannot be started. Exits instead of
   /// returning if the launcher process dies, or if a reader other than a
   /// terminal does not take the last output of a stopped job.
@@ -118,7 +118,7 @@ class Agent {
   int failure_code(const JobReport& report) const;
 
   Job& job_;
-  rlimit descriptor_limit_; // of the ranks; the agent's is higher
+  rlimit descriptor_limit_; // the ranks' limit; the agent's is higher
   FileDescriptor lifeline_;
   FileDescriptor signals_;
   FileDescriptor events_;
@@ -131,17 +131,17 @@ class Agent {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   ProgressWatch progress_;
-  bool told_waits_ = false; // that ranks wait for one that left
+  bool told_waits_ = false; // reported ranks that wait for one that left
   std::vector<RankEnd> ends_; // by local rank
-  std::string detail_; // of the reason to stop
+  std::string detail_; // details of the reason to stop
   int exec_error_ = 0;
 
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
-  int end_requests_ = 0; // signals that end the job
+  int end_requests_ = 0; // number of signals that end the job
   std::string reason_; // why the last ranks stopped; not yet reported
-  bool told_ = false; // this attempt's failure, to the other nodes
-  bool paused_ = false; // all ranks
+  bool told_ = false; // told other nodes of this attempt's failure
+  bool paused_ = false; // all ranks are paused
   std::optional<Time> next_pause_look_; // during a requested pause
   Time pause_deadline_;
 
@@ -153,7 +153,7 @@ class Agent {
   int64_t last_end_ns_ = 0;
 };
 
-/// The life of the agent process, from fork to exit.
+/// The main function of the agent process.
 [[noreturn]] void agent_main(Job& job, FileDescriptor lifeline);
 
 } // namespace ddp

@@ -23,14 +23,14 @@ class Attempt {
     int rank = 0;
     int local_rank = 0;
     pid_t pid = -1;
-    FileDescriptor process; // a pidfd, if the kernel has them
+    FileDescriptor process; // a pidfd, if the kernel supports pidfds
     HeartbeatReader heartbeat;
     std::string error_file;
   };
 
   /// Starts all processes. If `listener` has only a port, another node serves
   /// the store. `ranks_limit` is the ranks' RLIMIT_NOFILE. Call from the main
-  /// thread. Throws LaunchError or std::system_error; then the caller must end
+  /// thread. Throws LaunchError or std::system_error; the caller must then end
   /// the processes already started.
   Attempt(
       const Job& job,
@@ -46,15 +46,15 @@ class Attempt {
   /// Whether all ranks have left their group.
   bool is_paused() const;
   /// Ends the pause: the ranks continue with their new numbers from the job's
-  /// environment, and with a new store. Parameters and exceptions as for the
-  /// constructor.
+  /// environment, and with a new store. The parameters and exceptions are those
+  /// of the constructor.
   void go_on(Listener listener);
 
   const int number;
   std::vector<Rank> ranks;
   pid_t store = -1;
   /// Becomes readable with errno, an int, if a rank cannot execute its program,
-  /// or with end-of-file once all ranks execute theirs.
+  /// or with end-of-file once all ranks execute their programs.
   FileDescriptor exec_errors;
 
  private:
@@ -66,7 +66,7 @@ class Attempt {
   const Job& job_;
   rlimit ranks_limit_;
   OutputMultiplexer& output_;
-  uint32_t pauses_ = 0; // requested
+  uint32_t pauses_ = 0; // number of requested pauses
 };
 
 } // namespace ddp

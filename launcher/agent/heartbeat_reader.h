@@ -15,21 +15,22 @@ namespace ddp {
 /// The state that a rank reports in its heartbeat.
 struct Heartbeat {
   bool joined = false;
-  /// Whether a collective of its last group failed because of another rank.
+  /// Whether a collective of the rank's last group failed because of another
+  /// rank.
   bool failed_by_another = false;
   uint64_t beats = 0;
   int64_t step = 0;
-  /// The current or last activity, without control characters; empty if the
-  /// rank is writing it at the moment.
+  /// The current or last activity, without control characters; empty while the
+  /// rank is writing it.
   std::string activity;
 };
 
 /// ddprun's view of a rank's HeartbeatPage, and of the ElasticPage after it.
-/// The rank can write any bytes there, but cannot shrink the memory.
+/// The rank can write any bytes to the memory, but cannot shrink it.
 class HeartbeatReader {
  public:
-  /// Creates the memory. If the kernel or a container refuses it, the rank
-  /// never attaches and has no heartbeat.
+  /// Creates the memory. If the kernel or a container refuses the memory, the
+  /// rank never attaches and has no heartbeat.
   static HeartbeatReader make();
 
   /// The descriptor for the rank to inherit; -1 if there is no memory.

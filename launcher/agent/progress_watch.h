@@ -20,7 +20,7 @@ class ProgressWatch {
     uint64_t beats = 0;
   };
 
-  /// Records the beats of each rank; none for a rank that has ended.
+  /// Records the beat of each rank; nullopt for a rank that has ended.
   void see(const std::vector<std::optional<Beat>>& beats, Time now);
 
   /// Whether no rank that has joined has made progress for `timeout`. In

@@ -15,7 +15,7 @@ namespace ddp {
 
 /// The kind of program that the command names.
 enum class ProgramKind {
-  kDetect, // a .py file is a Python script; others run as they are
+  kDetect, // a .py file is a Python script; others run directly
   kExecutable, // --no-python
   kModule, // --module: a Python module
   kScript, // --run-path: a Python script with any name
@@ -72,13 +72,14 @@ struct LaunchOptions {
   OutputOptions output;
   /// The file for the report as JSON; empty for none.
   std::string report;
-  /// Print the commands without running them.
+  /// Whether to print the commands without running them.
   bool dry_run = false;
 
   ProgramKind kind = ProgramKind::kDetect;
   /// The program and its arguments; empty if `answer` is set.
   std::vector<std::string> command;
-  /// Text for --help, --version and the like, printed instead of launching.
+  /// Text for --help, --version and similar options, printed instead of
+  /// launching.
   std::string answer;
   /// Notes for the user about the options, one per line.
   std::vector<std::string> notes;
@@ -94,14 +95,14 @@ LaunchOptions parse_options(
     const char* const* argv,
     const EnvironmentLookup& lookup);
 
-/// The value that ranks see for a variable of the user: the value in --env,
+/// The value of the user's variable `name` in ranks: the value in --env,
 /// otherwise the value from `lookup`.
 std::optional<std::string> rank_variable(
     const LaunchOptions& options,
     const EnvironmentLookup& lookup,
     const char* name);
 
-/// Looks a variable up in this process's environment.
+/// Looks up a variable in this process's environment.
 std::optional<std::string> process_environment(const char* name);
 
 } // namespace ddp

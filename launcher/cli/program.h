@@ -16,13 +16,13 @@ std::string find_program(const std::string& name);
 /// The program that each rank executes.
 struct Program {
   std::string file;
-  std::vector<std::string> arguments; // argv, its name first
+  std::vector<std::string> arguments; // argv, including argv[0]
 };
 
-/// The program for a command. `PYTHON_EXEC` of the environment, or else
-/// python3, runs a Python script or module, with -u; other programs run as they
-/// are. Throws LaunchError with exit code 127 if the program, the script or
-/// Python does not exist, and 126 if it cannot be executed.
+/// The program for a command. A Python script or module runs with -u under the
+/// Python that PYTHON_EXEC names, or else python3; other programs run directly.
+/// Throws LaunchError with exit code 127 if the program, the script or Python
+/// does not exist, and 126 if it cannot be executed.
 Program resolve_program(
     ProgramKind kind,
     const std::vector<std::string>& command,

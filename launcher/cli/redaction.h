@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-/// The replacement of a secret.
+/// The replacement for a secret.
 constexpr const char* kRedacted = "***";
 
 /// Whether the name of a variable or option suggests a secret: it contains

@@ -12,7 +12,7 @@
 
 namespace ddp {
 
-/// Calls of etcd's v3 API, as JSON over HTTP (its gateway). Not thread-safe.
+/// Calls of etcd's v3 API, as JSON over HTTP (etcd's gateway). Not thread-safe.
 class EtcdClient {
  public:
   using Json = nlohmann::json;
@@ -23,11 +23,11 @@ class EtcdClient {
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  /// Lets the next calls use this member first.
+  /// Makes the next calls use this member first.
   void begin_with(const SocketAddress& member);
 
-  /// Checks the current member. Throws std::runtime_error if it does not
-  /// answer, LogRejected if it cannot be used.
+  /// Checks the current member. Throws std::runtime_error if the member does
+  /// not answer, LogRejected if the member cannot be used.
   void check_member();
 
   /// Returns the answer to a request. If a member does not answer, or has no
@@ -35,7 +35,7 @@ class EtcdClient {
   Json call(const std::string& path, const Json& request);
 
   /// Passes each answer of a stream to `take`, until the stream ends, for
-  /// example with its member.
+  /// example because the member ends.
   void stream(
       const std::string& path,
       const Json& request,
@@ -43,7 +43,7 @@ class EtcdClient {
 
  private:
   struct Answer {
-    bool is_complete = false; // otherwise `text` is the reason
+    bool is_complete = false; // if false, `text` is the reason
     long status = 0;
     std::string text;
   };
@@ -62,11 +62,12 @@ class EtcdClient {
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;
   const std::chrono::milliseconds patience_;
-  // The time for one member's answer; it leaves time for the other members.
+  // The time limit for one member's answer, which leaves time for other
+  // members.
   const std::chrono::milliseconds call_time_;
   size_t member_ = 0; // the current one
   std::string token_;
-  void* handle_; // curl's
+  void* handle_; // curl's handle
 };
 
 /// The encoding of keys and values.

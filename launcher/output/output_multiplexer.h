@@ -24,17 +24,17 @@ struct PseudoTerminal {
 };
 
 /// Opens a pseudo-terminal for one stream of a rank, so that programs write
-/// each line immediately. It is as wide as ddprun's terminal, if there is one.
-/// Close the slave once the rank has it: then the master reads EIO when the
-/// rank has ended. Throws std::system_error.
+/// each line immediately. The pseudo-terminal is as wide as ddprun's terminal,
+/// if any. Close the slave once the rank has inherited it; the master then
+/// reads EIO when the rank has ended. Throws std::system_error.
 PseudoTerminal make_rank_pty();
 
 /// Writes the ranks' output to ddprun's standard output and error, line by
 /// line, and to log files. Runs in a separate thread, so that a stalled reader
 /// (a pager) delays neither signals nor exits. Ranks wait if their output is
-/// not read, as with any pipe; at a terminal they wait only for `patience`, and
-/// then their lines are dropped. All functions are thread-safe, and none waits
-/// for a reader.
+/// not read, as with any pipe; at a terminal they wait only for `patience`,
+/// after which their lines are dropped. All functions are thread-safe, and none
+/// waits for a reader.
 class OutputMultiplexer {
  public:
   /// Writes to `out_fd` and `err_fd`, which must outlive the multiplexer.
@@ -55,9 +55,9 @@ class OutputMultiplexer {
   /// pseudo-terminal. May be called at any time.
   void add(FileDescriptor pipe, const RankStream& rank);
 
-  /// Writes a message of ddprun to its standard error (the last newline is
-  /// added), after all output that ranks have written so far, unless this
-  /// output must wait.
+  /// Writes a message of ddprun to its standard error (with a newline added),
+  /// after all output that ranks have written so far, unless this output must
+  /// wait.
   void message(std::string_view text);
 
   /// Call this when all ranks have ended: reads the rest of their pipes, and
@@ -74,7 +74,7 @@ class OutputMultiplexer {
   }
 
   /// The last lines that this rank wrote to standard error in this attempt,
-  /// shown or not. Complete after drain().
+  /// shown or not. The list is complete after drain().
   std::vector<std::string> last_lines(int local_rank) const;
 
  private:
@@ -108,7 +108,7 @@ class OutputMultiplexer {
   // Used only by the thread.
   JobEnvironment job_;
   std::vector<std::unique_ptr<Source>> sources_;
-  int number_ = 0; // of sources so far
+  int number_ = 0; // number of sources so far
   std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();
   std::unique_ptr<char[]> buffer_;
   bool finishing_ = false;

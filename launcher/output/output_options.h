@@ -19,7 +19,7 @@ enum class OutputMode {
 /// standard error, 3 both.
 struct StreamChoice {
   int all = 0;
-  /// Local ranks with another choice than `all`.
+  /// Local ranks with a choice other than `all`.
   std::map<int, int> ranks;
 
   int of(int local_rank) const {
@@ -43,17 +43,17 @@ struct RankStream {
 struct OutputOptions {
   OutputMode mode = OutputMode::kLines;
   /// Written before each line: `${rank}`, `${local_rank}`, `${role_name}`,
-  /// `${role}`, `${node}`, `${host}` and `${time}` are replaced. Unset: "[rank]
-  /// " if there are several ranks, otherwise nothing.
+  /// `${role}`, `${node}`, `${host}` and `${time}` are replaced. If unset, the
+  /// prefix is "[rank] " if the job has several ranks, otherwise nothing.
   std::optional<std::string> line_prefix;
-  /// Streams that go only into files, and those that also go into files.
+  /// Streams that go only into files (`redirects`), or also into files (`tee`).
   StreamChoice redirects;
   StreamChoice tee;
-  /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. Empty, or
-  /// /dev/null as for torchrun: no files.
+  /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. If empty,
+  /// or /dev/null as in torchrun, ddprun writes no files.
   std::string log_dir;
-  /// Local ranks whose output is shown; empty for all. Files have the output of
-  /// all ranks.
+  /// Local ranks whose output is shown; empty for all. Files contain the output
+  /// of all ranks.
   std::set<int> shown_ranks;
   /// Lines that contain one of these texts also go into
   /// <log_dir>/attempt_N/filtered_{stdout,stderr}.log.
@@ -61,7 +61,7 @@ struct OutputOptions {
   std::vector<std::string> stderr_filters;
 };
 
-/// Whether files have a folder.
+/// Whether log files have a folder.
 inline bool writes_files(const OutputOptions& options) {
   return !options.log_dir.empty() && options.log_dir != "/dev/null";
 }

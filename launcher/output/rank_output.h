@@ -41,8 +41,8 @@ class LogFile {
   bool reported_ = false;
 };
 
-/// The prefix of each line of a rank. The `${...}` that OutputOptions lists are
-/// replaced, others are not; `${time}` is the local time as HH:MM:SS.
+/// The prefix of each line of a rank. The `${...}` variables that OutputOptions
+/// lists are replaced, others are not; `${time}` is the local time as HH:MM:SS.
 class LinePrefix {
  public:
   LinePrefix(
@@ -110,7 +110,8 @@ class RankOutput {
   /// The stream has ended.
   void finish();
 
-  /// Whether the screen accepts more of this stream, or does not show it.
+  /// Whether the screen accepts more of this stream, or does not show the
+  /// stream.
   bool wants_more() const {
     return !shown_ || screen_.wants_more(rank_.stream);
   }
@@ -140,7 +141,7 @@ class RankOutput {
   std::time_t now_ = 0;
   LineSplitter lines_;
   LineSplitter::Emit emit_;
-  std::vector<std::string> held_error_; // lines so far
+  std::vector<std::string> held_error_; // the error's lines so far
 };
 
 } // namespace ddp

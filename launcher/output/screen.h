@@ -12,23 +12,24 @@
 namespace ddp {
 
 /// Writes the ranks' lines to ddprun's standard output and error. Lines of
-/// different sources never mix. A terminal has one more line below them, which
-/// later lines push down. If both streams lead to the same file, they are
-/// written as one. If a stream fails, its output is dropped, and the other
-/// stream reports the loss. Not thread-safe.
+/// different sources never mix. A terminal shows one more line below the ranks'
+/// lines, which later lines push down. If both streams lead to the same file,
+/// they are written as one. If a stream fails, its output is dropped, and the
+/// other stream reports the loss. Not thread-safe.
 class Screen {
  public:
   /// A stream with more unwritten bytes than this number wants no more lines.
   static constexpr size_t kMaxWaiting = 1024 * 1024;
 
   /// If a terminal accepts no output for `patience` (Ctrl-S), the ranks' lines
-  /// are dropped until it does; then their number is reported.
+  /// are dropped until it accepts output again; then the number of dropped
+  /// lines is reported.
   Screen(int out_fd, int err_fd, std::chrono::milliseconds patience);
 
   /// Whether text on this stream can be overwritten.
   bool is_terminal(Stream stream) const;
 
-  /// Whether the stream wants lines now. It accepts them in any case.
+  /// Whether the stream wants lines now. add() accepts lines in any case.
   bool wants_more(Stream stream) const;
 
   /// Adds a piece of a line from `source`, any number >= 0 that identifies the
@@ -40,7 +41,7 @@ class Screen {
       std::string_view text,
       bool ends_line);
 
-  /// Adds lines of ddprun to standard error, which are not dropped.
+  /// Adds lines of ddprun, which are not dropped, to standard error.
   void message(std::string_view text);
 
   /// Sets the text of the line below all others, which is cut to the width of

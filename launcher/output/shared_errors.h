@@ -18,15 +18,17 @@ class SharedErrors {
 
   /// Whether a line begins an error or warning. Such a line begins with "error:
   /// ", with an exception's type in a namespace and ": ", or with LibTorch's
-  /// "[W", time and place, "] Warning: ddp: ". It may also be the what() of an
-  /// exception of ddp, if this names the reporting rank or all ranks throw it.
+  /// "[W", time and place, "] Warning: ddp: ". The line may also be the what()
+  /// of an exception of ddp that names the reporting rank or that all ranks
+  /// throw.
   static bool begins(std::string_view line);
 
   /// The error at the end of the lines; empty if there is none.
   static std::string last_of(const std::vector<std::string>& lines);
 
   /// Whether no other rank has shown this text in this attempt, regardless of
-  /// the rank that the text names. The rank that has shown it may repeat it.
+  /// the rank that the text names. The rank that has shown the text may repeat
+  /// it.
   bool is_to_be_shown(int attempt, int rank, const std::string& text);
 
   /// The ranks that had the same warning as the one shown, one line per

@@ -10,7 +10,7 @@ namespace ddp {
 /// The command that starts the ddprun of one host.
 struct HostCommand {
   std::string host;
-  /// Whether it is this machine, which needs no remote shell.
+  /// Whether the host is this machine, which needs no remote shell.
   bool is_here = false;
   std::vector<std::string> words;
 };

@@ -17,8 +17,8 @@ namespace ddp {
 /// that lines of different hosts do not mix.
 class HostProcess {
  public:
-  /// Starts the process, and sends it the secret. Throws std::system_error or
-  /// LaunchError.
+  /// Starts the process, and sends the secret to it. Throws std::system_error
+  /// or LaunchError.
   HostProcess(
       HostCommand command,
       const std::string& secret,
@@ -31,28 +31,31 @@ class HostProcess {
   bool is_running() const {
     return !wait_status_.has_value();
   }
-  /// Whether its ddprun has reported that it started.
+  /// Whether the host's ddprun has reported that it started.
   bool has_started() const {
     return started_;
   }
-  /// Whether its ddprun has reported that it ends; then its exit code is the
-  /// job's.
+  /// Whether the host's ddprun has reported that it ends; its exit code is then
+  /// the job's.
   bool has_finished() const {
     return finished_;
   }
-  /// The descriptors of its output; -1 for a stream that has ended, or whose
-  /// sink has too much unwritten output.
+  /// The descriptors of the process's output; -1 for a stream that has ended,
+  /// or whose sink has too much unwritten output.
   std::array<int, 2> fds_to_poll() const;
   /// Forwards the output that can be read now.
   void carry();
-  /// Whether the process has ended; if so, forwards the rest of its output.
+  /// Returns whether the process has ended; if so, forwards the rest of its
+  /// output.
   bool reap();
-  /// The exit code of its ddprun or of the remote shell; 128 + s for signal s.
+  /// The exit code of the host's ddprun or of the remote shell; 128 + s for
+  /// signal s.
   int exit_code() const;
   /// ": ssh ended with exit code 255: Connection refused".
   std::string describe_end() const;
 
-  /// Forwards a signal to its ddprun. Ends a ddprun that has not started.
+  /// Forwards a signal to the host's ddprun. Ends a ddprun that has not
+  /// started.
   void pass_signal(int signal);
   void kill();
 
@@ -70,7 +73,7 @@ class HostProcess {
   static void pass_on(Stream& stream);
 
   HostCommand command_;
-  std::string number_; // in the marks of its ddprun
+  std::string number_; // in the marks of the host's ddprun
   pid_t pid_ = -1;
   FileDescriptor input_;
   std::array<Stream, 2> streams_; // output and errors

@@ -6,12 +6,12 @@
 namespace ddp {
 
 // A ddprun that a remote launcher starts reads from standard input: a number of
-// the remote launcher that no rank knows, the secret (--token -), and lines
-// "signal N". At end-of-file, the remote launcher has ended.
+// the remote launcher that is hidden from ranks, the secret (--token -), and
+// lines "signal N". End-of-file means that the remote launcher has ended.
 
-/// The first and the last line that such a ddprun prints. Without these lines,
-/// the output and the exit code are those of the remote shell. The lines
-/// contain the remote launcher's number, so that no rank can print them.
+/// The first and the last line that a remotely launched ddprun prints. Without
+/// these lines, the output and the exit code are those of the remote shell. The
+/// lines contain the remote launcher's number, so that no rank can print them.
 std::string started_mark(const std::string& number);
 std::string finished_mark(const std::string& number);
 
@@ -21,7 +21,7 @@ std::string read_first_line(int fd);
 /// The rest of the connection to the remote launcher, after the first lines.
 class LauncherLink {
  public:
-  /// Without a remote launcher, there is never a signal.
+  /// Without a remote launcher, no signal ever arrives.
   explicit LauncherLink(bool has_remote_launcher)
       : fd_(has_remote_launcher ? 0 : -1) {}
 

@@ -8,16 +8,16 @@ namespace ddp {
 /// HMAC-SHA256 (RFC 2104) of `text`: 32 raw bytes.
 std::string sha256_hmac(const std::string& key, const std::string& text);
 
-/// `bytes` bytes, 256 at most, from the kernel's random generator, in hex.
+/// `bytes` bytes, at most 256, from the kernel's random generator, in hex.
 /// Throws std::system_error.
 std::string random_hex(size_t bytes);
 
 /// Signs the messages between the agents of a job, and detects unsigned ones,
-/// since any process that reaches the store's port can write there. Messages
-/// are not encrypted.
+/// since any process that reaches the store's port can write to the store.
+/// Messages are not encrypted.
 class Authenticator {
  public:
-  /// `token` is the job's secret, `job` its name.
+  /// `token` is the job's secret, `job` the job's name.
   Authenticator(const std::string& token, const std::string& job);
 
   /// Sets the store's nonce: messages sealed for another store are rejected.

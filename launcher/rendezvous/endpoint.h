@@ -23,7 +23,7 @@ bool is_written_as_loopback(const std::string& host);
 bool is_own_address(const std::string& numeric);
 
 /// The numeric address for --bind: the given address, or the address of an
-/// interface, IPv4 if it has one. Throws LaunchError that lists the interfaces.
+/// interface, preferably IPv4. Throws a LaunchError that lists the interfaces.
 std::string address_of_interface(const std::string& name_or_address);
 
 /// The address of --bind, otherwise `given`.
@@ -31,7 +31,7 @@ std::string bound_address(const NodeOptions& nodes, const std::string& given);
 
 /// The address at which others reach this machine: the address of its default
 /// route, otherwise its only address that is not a loopback address; empty if
-/// it has none or several.
+/// the machine has none or several.
 std::string outward_address();
 
 /// Whether `host` is the name of this machine, or resolves to one of its
@@ -39,18 +39,18 @@ std::string outward_address();
 bool is_this_machine(const std::string& host);
 
 /// The numeric address at which this node serves the log; none if another node
-/// serves it. Throws LaunchError if the options require this node to serve it
-/// and it cannot.
+/// serves the log. Throws LaunchError if the options require this node to serve
+/// the log but it cannot.
 std::optional<std::string> endpoint_address(const NodeOptions& nodes);
 
-/// Listens at the endpoint's port to serve the log at endpoint_address(). None
-/// if another agent of this machine serves it. Throws LaunchError if the
-/// options require this node to serve it and it cannot.
+/// Listens at the endpoint's port to serve the log at endpoint_address().
+/// Returns none if another agent of this machine serves the log. Throws
+/// LaunchError if the options require this node to serve the log but it cannot.
 std::optional<Listener> listen_at_endpoint(
     const NodeOptions& nodes,
     const std::string& address);
 
-/// --local-addr as a numeric address. Throws LaunchError if it does not
+/// --local-addr as a numeric address. Throws LaunchError if the name does not
 /// resolve.
 std::string local_address_of(const NodeOptions& nodes);
 

@@ -15,7 +15,7 @@ constexpr int kRendezvousPort = 29400;
 /// The default port of etcd for clients.
 constexpr int kEtcdPort = 2379;
 
-/// TLS and authentication for an etcd; empty if it requires none.
+/// TLS and authentication for etcd; empty if etcd requires none.
 struct EtcdAccess {
   /// PEM files for TLS: this client's certificate and key, and the certificate
   /// authority of the servers.
@@ -33,7 +33,7 @@ struct EtcdAccess {
 
 /// Options of the rendezvous of a job's nodes.
 struct NodeOptions {
-  /// --nnodes.
+  /// The bounds of --nnodes.
   int least = 1;
   int most = 1;
   /// --node-rank; -1 for any place.
@@ -41,8 +41,8 @@ struct NodeOptions {
   /// The endpoint of the job's log.
   std::string host;
   int port = 0;
-  /// Whether this node serves the log; unset: it does if the endpoint is an
-  /// address of this machine.
+  /// Whether this node serves the log. If unset, this node serves the log if
+  /// the endpoint is an address of this machine.
   std::optional<bool> hosts_log;
   /// The members of the etcd that keeps the log; empty if a c10d store keeps
   /// it.
@@ -61,7 +61,8 @@ struct NodeOptions {
   std::string token;
   /// A node, or the log, is considered lost after this time without a beat.
   std::chrono::milliseconds node_timeout{10000};
-  /// The number of responding nodes that a node watches; the first watches all.
+  /// The number of responding nodes that a node watches; the first node watches
+  /// all.
   int most_watched = 32;
   /// The time that a job with enough nodes waits for more.
   std::chrono::milliseconds last_call{3000};

@@ -78,7 +78,7 @@ class Rendezvous {
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_; // null in a job of one node
-  std::deque<Entry> unread_; // used instead
+  std::deque<Entry> unread_; // used in a job of one node
   NodeStateMachine machine_;
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // last sequence by writer

@@ -12,15 +12,15 @@ namespace ddp {
 /// The rank that made the others fail, if each failed rank names another rank
 /// as the reason.
 struct Blame {
-  /// The rank's index; none if the ranks were in different calls, and no call
-  /// has the most ranks.
+  /// The rank's index; none if the ranks were in different calls, and no single
+  /// call has the most ranks.
   std::optional<size_t> index;
   /// One line about the calls of that rank and of the others.
   std::string text;
 };
 
 /// Finds ranks that exited with code 0 before the first failure, while others
-/// waited for them. None if there are no such ranks, or if a failure is not the
+/// waited for them. None if no such ranks exist, or if a failure is not the
 /// consequence of another.
 std::optional<Blame> blame_departed(const std::vector<RankEnd>& ends);
 
@@ -37,7 +37,7 @@ std::string call_of(const std::string& activity);
 /// "all_reduce of 10 Float".
 std::string name_of_call(const std::string& call);
 
-/// The last call in a heartbeat's activity between calls: "barrier" of "after
+/// The last call in a heartbeat's activity between calls: "barrier" for "after
 /// barrier". Empty within a call, and after a step of a Reducer.
 std::string call_before(const std::string& activity);
 

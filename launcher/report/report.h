@@ -13,8 +13,8 @@
 
 namespace ddp {
 
-/// The result of a job, for users and programs. After several attempts, it
-/// describes the last one.
+/// The result of a job, for users and programs. After several attempts, the
+/// report describes the last one.
 struct JobReport {
   std::string run_id;
   /// The program's command line, with secrets replaced (see redaction.h).
@@ -33,7 +33,7 @@ struct JobReport {
   /// Index of the rank whose failure ended the job.
   std::optional<size_t> root;
   /// The rank that made `root` fail, if `root` names another rank as the reason
-  /// and only the ends and calls of the ranks identify it.
+  /// and only the ends and calls of the ranks identify that rank.
   std::optional<Blame> blame;
   /// The folder of logs and errors; empty if there is none.
   std::string folder;
@@ -56,13 +56,13 @@ std::string report_text(const JobReport& report);
 ///             "consequence", "stderr": [...]}],
 ///  "signal", "max_restarts", "logs", "nodes": [{"host", "ranks"}]}
 /// `outcome` is "succeeded", "failed", "stopped" (by a signal), "timeout" or
-/// "infrastructure"; `root` and `detail` are from the blame if there is one;
-/// `end` is "exited", "killed", "stopped by ddprun" or "running".
+/// "infrastructure"; `root` and `detail` are from `blame` if it is set; `end`
+/// is "exited", "killed", "stopped by ddprun" or "running".
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` (mode 0600). Readers see the old file
-/// or the complete new one. Does nothing without a file name. Returns an error
-/// text, or an empty one.
+/// or the complete new one. Does nothing without a file name. Returns an
+/// error's text; empty on success.
 std::string write_report(const JobReport& report);
 
 /// Checks that a report can be written to `path` and removes an older one.

@@ -1,4 +1,4 @@
-// What the code blocks of the pages take for granted. Compiled, never linked.
+// Declarations that the pages' code blocks use. Compiled, but never linked.
 #pragma once
 
 #include <ddp/ddp.h>
@@ -79,7 +79,7 @@ void train_epoch(
 void validate(const ddp::ProcessGroup& group);
 bool time_to_save();
 
-// What no block uses, and the library must export.
+// Uses classes that no block uses, but that the library must export.
 at::Tensor normalised(const at::Tensor& x, const ddp::ProcessGroup& group) {
   const torch::nn::BatchNormOptions options(2);
   return ddp::SyncBatchNorm1d(options, group)->forward(x) +

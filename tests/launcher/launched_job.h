@@ -19,15 +19,16 @@ using Clock = std::chrono::steady_clock;
 struct JobSetup {
   Environment environment;
   std::string stdin_text = {};
-  /// One terminal for its standard input, output and error; else pipes.
+  /// Whether ddprun's standard input, output and error are one terminal; else
+  /// pipes.
   bool terminal = false;
-  /// Runs in the child just before ddprun does.
+  /// Runs in the child just before ddprun starts.
   std::function<void()> before_exec = {};
 };
 
-/// A ddprun under test. All its processes have a mark in their environment, by
-/// which those that outlive it are found. Every wait has a deadline, after
-/// which the calls throw.
+/// A ddprun under test. All processes of the job have a mark in their
+/// environment, which identifies processes that outlive ddprun. Every wait has
+/// a deadline, after which the calls throw.
 class LaunchedJob {
  public:
   /// Starts `ddprun arguments...`.
@@ -42,7 +43,7 @@ class LaunchedJob {
     return pid_;
   }
   pid_t agent() const;
-  /// Its store's process, which exists once all ranks are started.
+  /// The process of the job's store, which exists once all ranks are started.
   pid_t store() const;
 
   /// The pid that the worker of this rank has printed.
@@ -50,29 +51,28 @@ class LaunchedJob {
 
   void send(int signal) const;
 
-  /// Reads until the output (or the terminal's contents) has this text `count`
-  /// times.
+  /// Reads until the output (or the terminal) contains this text `count` times.
   void wait_for_output(const std::string& text, int count = 1);
 
-  /// Reads to the end and waits for ddprun. Returns its exit code, or -signal.
-  /// Throws if a process of it is left after five seconds.
+  /// Reads to the end and waits for ddprun. Returns ddprun's exit code, or
+  /// -signal. Throws if a process of the job is left after five seconds.
   int wait();
 
-  /// Sends a signal first.
+  /// Sends a signal, then calls wait().
   int wait_after(int signal);
 
   /// Waits for ddprun without reading its output.
   int wait_unread();
 
-  /// Whether all its processes end within five seconds.
+  /// Whether all processes of the job end within five seconds.
   bool leaves_nothing() const;
 
-  /// Waits until the pipe of its output is half full.
+  /// Waits until the pipe of ddprun's output is half full.
   void wait_until_half_full() const;
 
   void close_output();
 
-  /// Types at its terminal.
+  /// Types `text` at ddprun's terminal.
   void type(const std::string& text) const;
 
   const std::string& out() const {

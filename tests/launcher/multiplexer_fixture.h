@@ -115,7 +115,7 @@ struct PumpTest {
   }
 
   void finish() {
-    std::thread closing([this] { // it waits until all is read
+    std::thread closing([this] { // waits for the reader
       multiplexer.reset();
       out_pipe.write_end.reset();
       err_pipe.write_end.reset();
@@ -130,7 +130,7 @@ struct PumpTest {
 inline PseudoTerminal open_terminal() {
   try {
     return make_rank_pty();
-  } catch (const std::exception& error) { // some containers lack them
+  } catch (const std::exception& error) { // some containers lack ptys
     skip(error.what());
   }
 }

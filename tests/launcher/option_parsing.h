@@ -9,8 +9,7 @@
 
 namespace ddp::test {
 
-/// "EXIT CODE: TEXT" of the LaunchError that `call` throws, "no error" for
-/// none.
+/// "EXIT CODE: TEXT" of the LaunchError that `call` throws, or "no error".
 template <typename Call>
 std::string launch_error_of(const Call& call) {
   try {
@@ -43,7 +42,7 @@ inline std::string usage_error_of(
   return error;
 }
 
-/// Checks that `ddprun line` is rejected as wrong usage, with this text.
+/// Checks that `ddprun line` is a usage error whose message contains `text`.
 inline void check_refused(
     const std::string& line,
     const std::string& text,

@@ -11,7 +11,7 @@
 
 namespace ddp::test {
 
-inline constexpr int kExit3 = 3 << 8; // as from waitpid
+inline constexpr int kExit3 = 3 << 8; // waitpid's encoding
 
 inline RankEnd ended(int rank, int wait_status, int64_t time_ns) {
   RankEnd end;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A SharedLog with its events so far.
+// A SharedLog with the events that it has returned.
 #include <tests/support/catch_plain.h>
 
 #include <poll.h>
@@ -35,7 +35,7 @@ class LogProcess {
     options.nodes.port = port;
     options.nodes.hosts_log = serves;
     options.nodes.bind = bind;
-    options.nodes.node_timeout = 250ms; // beats come five times as often
+    options.nodes.node_timeout = 250ms; // the interval of beats is a fifth
     log_ = std::make_unique<SharedLog>(STORE_PATH, options);
     pid_ = log_->pid();
   }

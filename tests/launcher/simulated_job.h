@@ -12,14 +12,14 @@ inline SimulatedOptions settings(int least, int most, int restarts = 0) {
   return settings;
 }
 
-/// The same at a service.
+/// The same settings with a service that keeps the log.
 inline SimulatedOptions at_server(SimulatedOptions settings) {
   settings.etcd.resize(1);
   return settings;
 }
 
-/// Simulated nodes that exist from the start; the first one serves the log if
-/// there is no service.
+/// Simulated nodes that exist from the start; the first node serves the log if
+/// no service does.
 struct SimulatedJob : SimulatedNodes {
   SimulatedJob(const SimulatedOptions& settings, int nodes, unsigned seed = 1)
       : SimulatedNodes(settings, seed) {

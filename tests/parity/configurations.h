@@ -6,14 +6,15 @@
 #include <sstream>
 #include <vector>
 
-// What is compared with Python; ddp_parity.py knows the same words.
+// The configurations compared with Python; ddp_parity.py uses the same words.
 
 namespace ddp::parity {
 
-/// Which ranks have fewer steps, each by one, so that a Join is needed.
+/// Which rank has the most steps; each next rank has one fewer, which requires
+/// a Join.
 enum class Uneven { kNo, kFirstLongest, kLastLongest };
 
-/// What happens to gradients between two reductions.
+/// How gradients are cleared between two reductions.
 enum class Clear { kToNone, kToZero, kNever };
 
 struct Configuration {
@@ -21,10 +22,10 @@ struct Configuration {
   std::string net;
   ReducerOptions options = {};
   Clear clear = Clear::kToNone;
-  /// Every how many steps gradients are averaged.
+  /// Gradients are averaged after every `sync_every` steps.
   int64_t sync_every = 1;
-  /// Whether the net goes into a DistributedDataParallel, or a Reducer is
-  /// attached to it.
+  /// Whether a DistributedDataParallel wraps the net; else a Reducer is
+  /// attached to the net.
   bool wrapped = false;
   Uneven uneven = Uneven::kNo;
   bool divide_by_initial_world_size = true;
@@ -32,7 +33,7 @@ struct Configuration {
   int64_t steps(int64_t rank, int64_t size) const;
 };
 
-/// How often each configuration reduces.
+/// The number of reductions of each configuration.
 constexpr int64_t kReductions = 6;
 
 inline int64_t Configuration::steps(int64_t rank, int64_t size) const {
@@ -47,9 +48,9 @@ inline int64_t Configuration::steps(int64_t rank, int64_t size) const {
   }
 }
 
-/// A configuration a line: its name, its net, and words for what differs from
-/// the usual. kept_views is not with branches that nobody takes: Python
-/// averages what nobody used once more there, which rounds it.
+/// One configuration per line: its name, its net, and words for differences
+/// from the defaults. In kept_views some rank takes each branch, since Python
+/// averages globally unused gradients once more, which rounds them.
 constexpr const char* kConfigurations = R"(
 defaults                 layers
 zeroed                   layers               zeroed
@@ -134,7 +135,7 @@ inline void clear_gradients(const torch::nn::Module& net, Clear how) {
 }
 
 /// The net's gradients, their strides, its parameters and buffers, by name.
-/// Sparse gradients made dense, beside their indices.
+/// Sparse gradients are converted to dense tensors; their indices are included.
 inline StateDict state_of(const torch::nn::Module& net) {
   StateDict state;
   for (const auto& item : net.named_parameters()) {

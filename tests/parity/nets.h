@@ -5,8 +5,8 @@
 
 #include <map>
 
-// The nets of the comparison with Python; nets.py has the same, with the same
-// operations in the same order.
+// The nets of the comparison with Python; nets.py defines the same nets, with
+// the same operations in the same order.
 
 namespace ddp::parity {
 
@@ -19,7 +19,7 @@ struct Net : test::LayeredNet {
       int64_t step) = 0;
 };
 
-/// Layers of uneven sizes. `width` 2707 makes one larger than the first
+/// Layers of uneven sizes. `width` 2707 makes one layer larger than the first
 /// bucket's default cap.
 struct Layers : Net {
   torch::nn::Linear first, wide, last;
@@ -35,13 +35,13 @@ struct Layers : Net {
 
 /// Which branch a rank takes in a step.
 enum class Turn {
-  kByRank, ///< always the same
-  kByStep, ///< all take the same
-  kAlternating, ///< each is taken by some rank
-  kAtTimes, ///< each by some rank in two steps, then two in which all go left
+  kByRank, ///< always the same branch
+  kByStep, ///< all ranks take the same branch
+  kAlternating, ///< some rank takes each branch
+  kAtTimes, ///< two steps like kAlternating, then two in which all go left
 };
 
-/// Two branches, of which a forward takes one, and a layer that none takes.
+/// Two branches, of which a forward pass takes one, and a layer that none uses.
 struct Branches : Net {
   torch::nn::Linear stem = linear("stem", 48, 97);
   torch::nn::Linear left = linear("left", 97, 131);

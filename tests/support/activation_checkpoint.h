@@ -20,7 +20,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       torch::autograd::AutogradContext* context,
       const at::Tensor& input,
       const Segment& segment) {
-    // An output that is detached after the segment has no gradient, not zeros.
+    // An output that is detached after the segment has an undefined gradient.
     context->set_materialize_grads(false);
     context->save_for_backward({input});
     context->saved_data["segment"] =
@@ -44,9 +44,9 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   }
 };
 
-/// `segment(input)` by activation checkpointing: discards the segment's values
-/// and computes them again in backward, by a nested backward. `input` must
-/// require a gradient.
+/// `segment(input)` with activation checkpointing: discards the segment's
+/// values and recomputes them in the backward pass, with a nested backward
+/// pass. `input` must require a gradient.
 inline at::Tensor checkpoint(const at::Tensor& input, const Segment& segment) {
   return CheckpointFunction::apply(input, segment);
 }

@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-/// Collectives that move tensors, of lists that may differ in length and of any
-/// dtype.
+/// Collectives that move tensors of any dtype, in lists that may differ in
+/// length.
 void check_movement(const BackendPtr& backend);
 
 /// Broadcasts and all-gathers of any dtype, and operations in place.
@@ -17,33 +17,33 @@ void check_any_dtype(const BackendPtr& backend);
 /// On two ranks or more: messages that match by rank and tag.
 void check_tagged_messages(const BackendPtr& backend);
 
-/// All-reduce and reduce, each operation for each dtype.
+/// All-reduce and reduce, with each operation on each dtype.
 void check_reductions(const BackendPtr& backend);
 
 void check_same_sparse(const torch::Tensor& a, const torch::Tensor& b);
 
-/// On three ranks: sums of sparse tensors have gloo's bits.
+/// On three ranks: sums of sparse tensors are bit-identical to gloo's.
 void check_sparse_sums(const BackendPtr& backend, const BackendPtr& gloo);
 
-/// Waits for operations of two groups in any order. `make` makes the tensor of
-/// the operation with this number and these values.
+/// Waits for operations of two groups in any order. `make` returns the tensor
+/// of the operation with the given number and values.
 void check_overlap(
     const BackendPtr& one,
     const BackendPtr& other,
     const std::function<torch::Tensor(int, const torch::Tensor&)>& make);
 
-/// On three ranks: a wait that ends too early does no harm. `signals` has the
-/// same ranks, and may be the same backend.
+/// On three ranks: a wait that ends too early does no harm. `signals` is a
+/// backend of the same ranks, possibly the same one.
 void check_early_wait(const BackendPtr& backend, const BackendPtr& signals);
 
-/// On three ranks: an operation without a wait ends by itself, calls back, and
-/// may outlive the owner of its tensor.
+/// On three ranks: an operation without a wait ends by itself, runs its
+/// callback, and may outlive the owner of its tensor.
 void check_left_alone(const BackendPtr& backend);
 
 /// Requires that the all-reduce and its group have failed permanently.
 void check_failed(c10d::Work& work, const BackendPtr& backend);
 
-/// On four ranks, of which 1 and 3 do not enter a monitored barrier.
+/// On four ranks: ranks 1 and 3 do not enter a monitored barrier.
 void check_monitored_barrier(const BackendPtr& backend);
 
 /// A gloo backend of the same ranks.

@@ -38,7 +38,7 @@ inline Tensors values_of_all(
   return all;
 }
 
-/// Equal in dtype and all bits.
+/// Whether two tensors are equal in dtype and in all bits.
 inline bool same(const torch::Tensor& a, const torch::Tensor& b) {
   const auto bytes = [](const torch::Tensor& tensor) {
     return tensor.contiguous().view(-1).view(torch::kByte);

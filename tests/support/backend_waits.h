@@ -6,7 +6,7 @@
 
 namespace ddp::test {
 
-/// A message without contents, by which one rank lets another continue.
+/// Sends a message from one rank to another, which waits for the message.
 inline void signal(
     const c10::intrusive_ptr<c10d::Backend>& backend,
     int from,
@@ -33,7 +33,7 @@ std::string error_after(
   return text;
 }
 
-/// The same at any time up to `slack`.
+/// The error that `function` throws at any time up to `slack`.
 template <typename Function>
 std::string error_after(
     Function&& function,

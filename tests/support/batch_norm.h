@@ -4,12 +4,12 @@
 
 #include <ddp/process_group.h>
 
-// For the tests of batch-norm over ranks: one batch that all ranks know, of
-// which each takes its rows.
+// For the tests of batch-norm over ranks: all ranks compute the same batch, and
+// each rank takes its rows.
 
 namespace ddp::test {
 
-/// Rows of each rank: uneven, and none on rank 1.
+/// The number of rows of each rank: uneven, and 0 on rank 1.
 inline std::vector<int64_t> uneven_rows(const ProcessGroup& group) {
   std::vector<int64_t> rows{3, 0, 5, 2};
   rows.resize(group.size());
@@ -30,7 +30,7 @@ inline torch::Tensor part_of(
   return whole.narrow(0, first, rows[group.rank()]);
 }
 
-/// The whole batch of a step. Its mean is far from zero.
+/// The whole batch of a step, with a mean far from zero.
 inline torch::Tensor whole_batch(
     int64_t step,
     int64_t rows,
@@ -59,7 +59,7 @@ inline void require_trained_alike(
   for (const auto& parameter : net.named_parameters()) {
     INFO(parameter.key());
     const auto& grad = parameter.value().grad();
-    if (grad.defined()) { // InstanceNorm's have none
+    if (grad.defined()) { // undefined for InstanceNorm
       require_close(
           grad * group.size(),
           alone.named_parameters()[parameter.key()].grad(),

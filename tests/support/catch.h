@@ -1,14 +1,14 @@
 #pragma once
 
-// LibTorch and Catch2 both define CHECK and friends: LibTorch must come first,
-// and its macro is undefined.
+// LibTorch and Catch2 both define CHECK and similar macros. LibTorch must be
+// included first; its CHECK is undefined.
 #include <torch/torch.h>
 #undef CHECK
 #include <c10/macros/Macros.h>
 #include <tests/support/catch_plain.h>
 #include <tests/support/process.h>
 
-/// A test case that `run` runs, whose body has these parameters.
+/// A test case that `run` runs, and whose body has these parameters.
 #define DDP_TEST_BY(run, parameters, ...) \
   DDP_TEST_OF(C10_ANONYMOUS_VARIABLE(body_), run, parameters, __VA_ARGS__)
 #define DDP_TEST_OF(body, run, parameters, ...) \
@@ -38,7 +38,7 @@ inline std::string output_of(const Outcome& outcome, int exit_code = 0) {
   return outcome.output;
 }
 
-/// The text of the error that `function` throws; empty if it throws none.
+/// The text of the error that `function` throws; empty if no error is thrown.
 template <typename Error = c10::Error, typename Function>
 std::string words_of(Function&& function) {
   try {
@@ -49,7 +49,8 @@ std::string words_of(Function&& function) {
   return "";
 }
 
-/// Calls `heard` with each warning of this thread while it lives.
+/// Calls `heard` with each warning of this thread during this object's
+/// lifetime.
 class WarningListener : c10::WarningHandler {
  public:
   explicit WarningListener(std::function<void(const std::string&)> heard)

@@ -75,7 +75,7 @@ class Has : public MatcherBase<std::string> {
 
 namespace ddp::test {
 
-/// The bytes in hexadecimal digits.
+/// The bytes as hexadecimal digits.
 inline std::string hex(const void* data, size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) {
@@ -86,7 +86,7 @@ inline std::string hex(const void* data, size_t bytes) {
   return text;
 }
 
-/// How often `part` occurs in `text`.
+/// The number of times that `part` occurs in `text`.
 inline int count_of(const std::string& text, const std::string& part) {
   int count = 0;
   for (size_t at = text.find(part); at != std::string::npos;

@@ -16,7 +16,7 @@ inline int exit_code_of(const std::function<void()>& body) {
     std::cerr << "it threw: " << error.what_without_backtrace() << "\n";
   } catch (const std::exception& error) {
     std::cerr << "it threw: " << error.what() << "\n";
-  } catch (...) { // a failed REQUIRE; Catch has shown it
+  } catch (...) { // a failed REQUIRE, which Catch has shown
     std::cerr << "it failed an assertion\n";
   }
   std::cout.flush();
@@ -25,7 +25,7 @@ inline int exit_code_of(const std::function<void()>& body) {
   return code;
 }
 
-/// A fork of this process that runs `body`. It ends in ten minutes at most.
+/// A fork of this process that runs `body`, for at most ten minutes.
 inline Process child(const std::function<void()>& body) {
   std::cout.flush();
   std::fflush(nullptr);
@@ -40,8 +40,8 @@ inline void require_in_child(const std::function<void()>& body) {
   output_of(child(body).finish(kLong));
 }
 
-/// The same with at most `megabytes` more memory than this process has, and in
-/// at most 20 seconds.
+/// Requires this with at most `megabytes` more memory than this process has,
+/// and in at most 20 seconds.
 inline void require_in_child(
     size_t megabytes,
     const std::function<void()>& body) {

@@ -10,7 +10,7 @@ namespace ddp::test {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// A future that is complete already.
+/// A future that is already complete.
 inline Future completed(const c10::IValue& value) {
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   future->markCompleted(value);
@@ -42,7 +42,7 @@ inline std::shared_ptr<CommHook> custom(CustomHook::Function function) {
   return std::make_shared<CustomHook>(std::move(function));
 }
 
-/// Multiplies this rank's gradients.
+/// A hook that multiplies this rank's gradients by `factor`.
 inline std::shared_ptr<CommHook> times(double factor) {
   return custom([factor](const GradBucket& bucket, const ProcessGroup&) {
     return completed(bucket.buffer * factor); // a new tensor

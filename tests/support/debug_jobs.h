@@ -40,7 +40,7 @@ inline std::vector<Command> commands_in(
   return commands;
 }
 
-/// Runs `body` on each rank. Returns nothing in a rank of another call.
+/// Runs `body` on each rank. Returns nullopt in a rank of another call.
 inline std::optional<Job> job(
     int size,
     const std::string& backend,
@@ -65,7 +65,7 @@ inline std::optional<Job> job(
   return result;
 }
 
-/// The output of ddp-flightrecorder, which must end with this code.
+/// The output of ddp-flightrecorder, which must exit with this code.
 inline std::string report_of(
     int exit_code,
     const std::vector<std::string>& paths) {

@@ -8,7 +8,7 @@
 
 namespace ddp::test {
 
-/// A net with a Reducer, which is attached to it or in a wrapper.
+/// A net with a Reducer, which is attached to the net or belongs to a wrapper.
 template <typename Net>
 class EitherWay {
  public:

@@ -9,7 +9,7 @@ inline Command example(int ranks, const std::string& name, Words arguments) {
   return with_ddprun(ranks, arguments);
 }
 
-/// The groups of the first match in a text, which must match.
+/// The groups of the first match in a text, which must contain a match.
 inline Words match(const std::string& text, const std::string& pattern) {
   CAPTURE(text, pattern);
   const auto all = matches(text, pattern);
@@ -17,7 +17,7 @@ inline Words match(const std::string& text, const std::string& pattern) {
   return all.front();
 }
 
-/// Equal except for the rounding of sums in a different order.
+/// Whether values are equal except for rounding in sums of a different order.
 inline bool is_near(double value, double expected, double tolerance = 1e-5) {
   return std::abs(value - expected) <= tolerance * std::abs(expected);
 }

@@ -8,18 +8,18 @@ namespace ddp::test {
 
 using Clock = std::chrono::steady_clock;
 
-// Far above the time that the tests allow, so that a wait for it is noticed.
+// Far longer than the tests allow, so that they detect a wait for this timeout.
 inline const auto kTimeout =
     ProcessGroupOptions().timeout(std::chrono::seconds(60));
 
-/// For ranks that must not take as long as that.
+/// For ranks that must end before kTimeout.
 inline const auto kPrompt = RankOptions().timeout(std::chrono::seconds(30));
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Whether the condition becomes true in time.
+/// Whether the condition becomes true within `time`.
 template <typename Condition>
 bool becomes_true(
     Condition&& condition,
@@ -38,8 +38,8 @@ inline void throw_boom() {
   throw std::runtime_error("boom in forward");
 }
 
-/// Ends this process as an uncaught exception does; the tests' processes catch
-/// all exceptions.
+/// Ends this process like an uncaught exception. An exception of the main
+/// thread does not suffice, since the tests' processes catch it.
 inline void throw_uncaught() {
   std::thread(throw_boom).join();
 }
@@ -57,7 +57,7 @@ inline std::string all_reduce_error(const ProcessGroup& group) {
   return error_of([&] { group.all_reduce(tensor); });
 }
 
-/// Returns when rank 0's process has ended, and the store with it.
+/// Returns when rank 0's process, and thus the store, has ended.
 inline void await_end_of_store(const ProcessGroup& group) {
   const auto ask_forever = [&] {
     for (;;) {
@@ -67,8 +67,8 @@ inline void await_end_of_store(const ProcessGroup& group) {
   REQUIRE_THROWS_AS(ask_forever(), c10::DistNetworkError);
 }
 
-/// Returns when all of `those`, which include rank 0, have called it. Uses the
-/// store, which ends with rank 0.
+/// Returns when all ranks in `those`, which must include rank 0, have made this
+/// call. Uses the store, which ends with rank 0.
 inline void meet_at_store(
     const ProcessGroup& group,
     const std::vector<std::string>& those) {

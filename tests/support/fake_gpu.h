@@ -10,14 +10,14 @@
 
 /// A device with streams and events for machines without a GPU.
 ///
-/// It is LibTorch's PrivateUse1. Operations run on the CPU, immediately, with
-/// the CPU's results, but each is recorded with its stream and its memory, as
-/// are events and the host's waits. A test thus detects work that a real GPU
-/// could reorder, and each wait of the host. Freed memory is free immediately,
-/// unlike that of a caching allocator.
+/// The device is LibTorch's PrivateUse1. Operations run on the CPU,
+/// immediately, with the CPU's results, but each operation is recorded with its
+/// stream and memory, as are events and the host's waits. A test thus detects
+/// work that a real GPU could reorder, and each wait of the host. Unlike a
+/// caching allocator, the device frees memory immediately.
 namespace ddp::test::fake_gpu {
 
-/// Call this once in a process, before the device is used.
+/// Registers the device. Call once in a process, before the device is used.
 void install();
 
 const c10::Device kDevice{c10::kPrivateUse1, 0};
@@ -33,7 +33,7 @@ StreamOrder& order();
 /// The number of times that the host has waited for the device.
 int64_t host_waits();
 
-/// The device's work so far. `bytes` are those of its collectives.
+/// The device's work so far. `bytes` counts the bytes of collectives.
 struct WorkCounts {
   int64_t kernels = 0, copies = 0, collectives = 0, bytes = 0, host_waits = 0;
 
@@ -42,7 +42,7 @@ struct WorkCounts {
 
 WorkCounts work_counts();
 
-/// The same memory as a tensor of the CPU.
+/// A CPU tensor that shares the memory of `tensor`.
 at::Tensor on_cpu(const at::Tensor& tensor);
 
 /// Adds a collective to the counts.
@@ -58,11 +58,11 @@ std::string take_collectives();
 /// Runs operations without recording them.
 void run_unnoted(const std::function<void()>& work);
 
-/// The memory that an operation reads or writes of a tensor.
+/// The memory of a tensor that an operation reads or writes.
 StreamOrder::Access access_of(const at::Tensor& tensor, bool writes);
 
-/// Work that is repeated without the host's code, in the same memory, like a
-/// CUDA graph. Unlike in CUDA, a capture also does the work once. During a
+/// Work that is replayed without the host's code, in the same memory, like a
+/// CUDA graph. Unlike in CUDA, a capture also runs the work once. During a
 /// capture, a call that makes the host wait for the device throws.
 class Graph {
  public:
@@ -73,7 +73,7 @@ class Graph {
 
   void capture_begin();
   void capture_end();
-  /// On the current stream.
+  /// Replays the work on the current stream.
   void replay() const;
 
   /// The graph that is being captured; null if there is none.
@@ -81,7 +81,7 @@ class Graph {
   void add(
       std::function<void()> work,
       const std::vector<StreamOrder::Access>& accesses);
-  /// An operation that the CPU runs; its results stay in the same memory.
+  /// Adds an operation that the CPU runs; its results stay in the same memory.
   void add_operation(
       const c10::OperatorHandle& operation,
       const std::vector<c10::IValue>& inputs,
@@ -93,13 +93,14 @@ class Graph {
   std::vector<StreamOrder::Access> accesses_;
 };
 
-/// A group of the same ranks for tensors on the device. Its collectives run on
-/// a separate stream, as NCCL's do, and over gloo. As with NCCL, a complex
-/// tensor is reduced as real numbers, which the future contains. Collective.
+/// A group of the same ranks for tensors on the device. The group's collectives
+/// run on a separate stream, as NCCL's do, and over gloo. As with NCCL, a
+/// complex tensor is reduced as real numbers, which the future contains.
+/// Collective.
 ProcessGroup group_of(const ProcessGroup& group);
 
-/// The memory that the group's backend has for buckets: none, as NCCL's if a
-/// GPU lacks multicast; some; or less than it offers.
+/// The memory for buckets in the group's backend: none, like NCCL's if a GPU
+/// lacks multicast; some; or less than the backend offers.
 enum class BackendMemory { kNone, kSome, kTooLittle };
 
 void set_backend_memory(BackendMemory memory);
@@ -111,7 +112,7 @@ int64_t backend_tensors();
 /// pool, as in ProcessGroupNCCL.
 bool is_pool_open();
 
-/// Requires that there were no races so far.
+/// Requires that no race has occurred so far.
 inline void require_no_races() {
   const auto races = order().take_races();
   INFO((races.empty() ? "" : races[0]));
@@ -123,7 +124,7 @@ inline void require_no_races() {
 namespace ddp::test {
 
 /// A RANKS_TEST whose ranks also have a `gpu_group` for the device. Requires
-/// that there are no races.
+/// that no race occurs.
 #define FAKE_GPU_TEST(...)                       \
   DDP_TEST_BY(                                   \
       run_fake_gpu_test,                         \

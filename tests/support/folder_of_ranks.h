@@ -6,9 +6,9 @@
 
 namespace ddp::test {
 
-/// The temporary folder of ranks that run this program again. They create the
-/// test's folders again, and leave these behind when they end; main() removes
-/// all, since it calls no static destructors.
+/// The temporary folder of ranks that run this program again. These ranks
+/// create the test's folders again, and do not remove them at their end. main()
+/// removes all folders, since no static destructors run.
 inline std::optional<TemporaryFolder> folder_of_ranks;
 
 } // namespace ddp::test

@@ -21,9 +21,9 @@ inline bool is_free(int port) {
   return bound;
 }
 
-/// A TCP port of loopback for a process that starts later. It is below Linux's
-/// ephemeral ports, which concurrent tests use all the time and could take
-/// before that process does.
+/// A loopback TCP port for a process that starts later. The port is below
+/// Linux's ephemeral ports, which concurrent tests use constantly and could
+/// take before that process.
 inline int free_port() {
   std::random_device random;
   std::uniform_int_distribution<int> ports(10000, 32767);

@@ -9,7 +9,7 @@
 
 namespace ddp::test {
 
-/// The number of GPUs; skips the test case if there are none.
+/// The number of GPUs; skips the test case if it is 0.
 inline size_t count_gpus() {
   const auto usable = backends::nccl::usable_gpus();
   if (usable.bus_addresses.empty()) {
@@ -18,9 +18,9 @@ inline size_t count_gpus() {
   return usable.bus_addresses.size();
 }
 
-/// Lets NCCL run several ranks on one GPU, which it rejects within one host:
-/// each rank becomes a separate host, and few channels keep their kernels from
-/// waiting for each other.
+/// Lets NCCL run several ranks on one GPU, which NCCL rejects within one host.
+/// Each rank becomes a separate host; with few channels, the ranks' kernels do
+/// not wait for each other.
 inline void share_gpu_with_other_ranks() {
   const auto rank = std::string(std::getenv("RANK"));
   const std::vector<std::pair<const char*, std::string>> settings = {
@@ -40,8 +40,8 @@ inline void share_gpu_with_other_ranks() {
   }
 }
 
-/// Runs `body` on `size` ranks over NCCL, as `ranks` does; they share GPUs if
-/// there are fewer. Skips the test case if there is none.
+/// Runs `body` on `size` ranks over NCCL, as `ranks` does; the ranks share GPUs
+/// if the machine has fewer. Skips the test case if the machine has none.
 inline std::vector<Outcome> gpu_ranks(
     int size,
     const ProcessGroupOptions& options,
@@ -78,7 +78,7 @@ inline void run_gpu_test(
   gpu_ranks(size, options, exit_codes, body);
 }
 
-/// A net that is equal on all ranks, on the group's device; `arguments` are its
+/// A net that is equal on all ranks, on the group's device; `arguments` are the
 /// constructor's.
 template <typename Net = UnevenNet, typename... Arguments>
 std::shared_ptr<Net> net_on_gpu(
@@ -90,8 +90,8 @@ std::shared_ptr<Net> net_on_gpu(
   return net;
 }
 
-/// For a Reducer that uses the group's communicator: a case connects the ranks
-/// no more often than necessary.
+/// Options for a Reducer that uses the group's communicator, so that a case
+/// connects the ranks no more often than necessary.
 inline ReducerOptions shared() {
   return ReducerOptions().share_communicator(true);
 }

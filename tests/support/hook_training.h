@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-// As in tests/parity/comm_hooks.py: known gradients, of shapes that PowerSGD
-// compresses and of others, in several buckets after a rebuild.
+// As in tests/parity/comm_hooks.py: known gradients, some of shapes that
+// PowerSGD compresses, in several buckets after a rebuild.
 
 constexpr int kHookSteps = 6;
 
@@ -29,7 +29,7 @@ inline std::vector<at::Tensor> hook_tensors(uint64_t seed) {
   return tensors;
 }
 
-/// Copies on a device.
+/// Copies of the tensors on a device.
 inline std::vector<at::Tensor> on_device(
     const c10::Device& device,
     std::vector<at::Tensor> tensors,
@@ -54,7 +54,7 @@ inline std::vector<at::Tensor> hook_gradients(
   return on_device(device, hook_tensors(1000 * step + rank));
 }
 
-/// A backward that gives the parameters these gradients.
+/// Runs a backward pass that gives these gradients to the parameters.
 inline void backward_to(
     const std::vector<at::Tensor>& parameters,
     const std::vector<at::Tensor>& gradients) {
@@ -66,7 +66,7 @@ inline void backward_to(
   loss.backward();
 }
 
-/// PowerSGD that begins as early as possible.
+/// Options with which PowerSGD starts to compress as early as possible.
 inline PowerSGDOptions early() {
   return PowerSGDOptions().start_iteration(2);
 }
@@ -91,8 +91,8 @@ inline std::vector<at::Tensor> hook_means(int64_t step, int64_t ranks) {
   return means;
 }
 
-/// Requires that a hook computes the mean over ranks, times `factor`, up to an
-/// error of `tolerance`, with the same bits on all ranks.
+/// Requires that a hook computes the mean over ranks, times `factor`, within
+/// `tolerance`, bit-identically on all ranks.
 inline void check_mean(
     const ProcessGroup& group,
     const std::shared_ptr<CommHook>& hook,

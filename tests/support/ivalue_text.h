@@ -12,7 +12,7 @@ std::string number(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-/// A safetensors file as other programs write it.
+/// A safetensors file like those that other programs write.
 inline std::string foreign_safetensors(
     const std::string& header,
     const std::string& data) {
@@ -20,7 +20,7 @@ inline std::string foreign_safetensors(
 }
 
 /// The text that tests/parity/torch_file_check.py prints for the same value: a
-/// line for each value in it, with its bits.
+/// line for each value inside, with the bits of this value.
 std::string text_of(const c10::IValue& value, const std::string& where = "");
 
 inline c10::impl::GenericDict dict(

@@ -10,7 +10,7 @@ namespace ddp::test {
 
 using Variables = std::map<std::string, std::string>;
 
-/// An environment of these variables alone.
+/// An environment with only these variables.
 inline EnvironmentLookup environment_of(const Variables& variables) {
   return [variables](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
@@ -19,7 +19,7 @@ inline EnvironmentLookup environment_of(const Variables& variables) {
   };
 }
 
-/// The same, with some changed.
+/// The variables with some changed.
 inline Variables with(Variables variables, const Variables& changes) {
   for (const auto& [name, value] : changes) {
     variables[name] = value;
@@ -32,7 +32,7 @@ inline Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
-// The variables that launchers really set, if they concern ranks and hosts.
+// The variables about ranks and hosts that launchers set.
 
 /// torchrun 2.11, the second of two workers.
 inline const Variables kTorchrunWorker{

@@ -7,8 +7,8 @@ namespace ddp::test {
 
 using Words = std::vector<std::string>;
 
-/// ddprun's command that runs a program as that many ranks on the CPU, over
-/// gloo.
+/// The command of ddprun that runs a program as this number of ranks on the
+/// CPU, over gloo.
 inline Command with_ddprun(
     int ranks,
     const Words& program,
@@ -42,7 +42,8 @@ inline std::string parity_program(const std::string& name) {
   return variable("DDP_SOURCE") + "/tests/parity/" + name;
 }
 
-/// The output of the Python with torch; skips the test case if there is none.
+/// The output of the Python with torch; skips the test case if no such Python
+/// exists.
 inline std::string python_output(Words arguments) {
   arguments.insert(arguments.begin(), {python_with_torch(), "-W", "ignore"});
   return output_of(

@@ -8,7 +8,7 @@ namespace ddp::test {
 /// The number of samples in the datasets of these tests.
 constexpr size_t kSize = 50;
 
-/// Samples made by a function of their index.
+/// Samples that a function computes from their index.
 struct Made : torch::data::datasets::Dataset<Made> {
   explicit Made(std::function<at::Tensor(size_t)> function)
       : make(std::move(function)) {}

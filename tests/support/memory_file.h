@@ -10,11 +10,11 @@
 
 namespace ddp::test {
 
-/// A file in memory, for tests that change a file very often: each change on a
-/// disk would take time.
+/// A file in memory, for tests that change a file very often: changes on a disk
+/// would take too long.
 class MemoryFile {
  public:
-  /// A link at `path` leads to it, in this process and those forked from it.
+  /// Creates a link at `path` to the file, for this process and its forks.
   explicit MemoryFile(const std::string& path)
       : descriptor_(::memfd_create("ddp-test", MFD_CLOEXEC)) {
     std::filesystem::create_symlink(

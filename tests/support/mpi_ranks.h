@@ -18,7 +18,7 @@ inline Command with_mpi(int size, const Command& command) {
   whole.arguments.insert(
       whole.arguments.begin(), {launcher, "-n", std::to_string(size)});
   auto& variables = whole.environment;
-  // Open MPI's options as variables, which other MPIs do not read.
+  // Open MPI's options as variables, which other implementations do not read.
   variables.insert({"OMPI_ALLOW_RUN_AS_ROOT", "1"});
   variables.insert({"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"});
   variables.insert({"OMPI_MCA_rmaps_base_oversubscribe", "1"});
@@ -31,8 +31,8 @@ inline Outcome mpirun(int size, const Command& command) {
   return run(with_mpi(size, command), std::chrono::seconds(40));
 }
 
-/// As `ranks`, but under mpirun: runs `body` on `size` ranks, each of which
-/// ends as from `main`, and returns how mpirun ended; nothing in a rank.
+/// Like `ranks`, but under mpirun: runs `body` on `size` ranks, each of which
+/// ends like `main`, and returns how mpirun ended; nullopt in a rank.
 inline std::optional<Outcome> mpi_ranks_outcome(
     int size,
     const std::function<void()>& body) {
@@ -46,7 +46,7 @@ inline std::optional<Outcome> mpi_ranks_outcome(
   return outcome;
 }
 
-/// The same, and checks that all ranks pass.
+/// Like `mpi_ranks`, but also checks that all ranks pass.
 inline void mpi_ranks(int size, const std::function<void()>& body) {
   if (const auto outcome = mpi_ranks_outcome(size, body)) {
     output_of(*outcome);
@@ -74,9 +74,9 @@ inline void require_passed(const Outcome& outcome, int size) {
   }
 }
 
-/// As `mpi_ranks`, for ranks that leave an operation, so that mpirun ends with
-/// another exit code. Requires that each rank reports that it passed. Returns
-/// how mpirun ended.
+/// Like `mpi_ranks`, for ranks that leave an operation, so that mpirun ends
+/// with another exit code. Requires that each rank reports that it passed.
+/// Returns how mpirun ended.
 inline std::optional<Outcome> mpi_ranks_that_leave(
     int size,
     const std::function<void()>& body) {

@@ -5,8 +5,8 @@
 
 namespace ddp::test {
 
-/// Skips the test case if there is no mpirun, or if the program `needed` was
-/// not built since there is no MPI.
+/// Skips the test case if mpirun is missing, or if the program `needed` was not
+/// built because MPI is missing.
 inline void need_mpirun(const std::string& needed = "") {
   if (run(Command{{"mpirun", "--version"}, {}}, kLong).exit_code != 0) {
     skip("there is no mpirun");
@@ -49,7 +49,7 @@ inline std::string output_of(
   return output_of(mpirun(arguments, environment));
 }
 
-/// Requires that each of `size` ranks has printed its numbers and the right
+/// Requires that each of `size` ranks has printed its numbers and the correct
 /// sum.
 inline void check_lines(
     const std::string& output,

@@ -7,7 +7,7 @@
 
 namespace ddp::test {
 
-/// A module that names its layers where they are declared.
+/// A module whose layers get their names in their declarations.
 struct LayeredNet : torch::nn::Module {
  protected:
   template <typename Layer>
@@ -19,7 +19,7 @@ struct LayeredNet : torch::nn::Module {
   }
 };
 
-/// Layers of uneven sizes, the largest above the first bucket's default cap.
+/// Layers of uneven sizes; the largest exceeds the first bucket's default cap.
 struct UnevenNet : LayeredNet {
   torch::nn::Linear first = linear("first", 7, 513);
   torch::nn::Linear wide = linear("wide", 513, 701);
@@ -30,7 +30,7 @@ struct UnevenNet : LayeredNet {
   }
 };
 
-/// Two branches, of which a forward takes one.
+/// Two branches, of which a forward pass takes one.
 struct BranchNet : LayeredNet {
   torch::nn::Linear stem = linear("stem", 4, 8);
   torch::nn::Linear left = linear("left", 8, 2);
@@ -43,7 +43,8 @@ struct BranchNet : LayeredNet {
   }
 };
 
-/// A net with running statistics, of `inputs`, `hidden` and `outputs` channels.
+/// A net with running statistics, and with `inputs`, `hidden` and `outputs`
+/// channels.
 struct NormNet : LayeredNet {
   torch::nn::Linear first;
   torch::nn::BatchNorm1d norm;
@@ -58,7 +59,7 @@ struct NormNet : LayeredNet {
   }
 };
 
-/// A table of words and, in some forwards, a bag of them, both with sparse
+/// An embedding and, in some forward passes, an embedding bag, both with sparse
 /// gradients.
 struct WordNetImpl : LayeredNet {
   torch::nn::Embedding table = add(
@@ -89,7 +90,7 @@ inline torch::Tensor batch(
   return torch::randn({5, width});
 }
 
-/// Copies parameters by value into a module of the same shape.
+/// Copies the values of parameters into a module of the same structure.
 inline void copy_parameters(
     const torch::nn::Module& from,
     torch::nn::Module& to) {
@@ -132,8 +133,9 @@ inline bool same_parameters(
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), same);
 }
 
-/// Equal except for rounding, with the tolerances of Python's `assertEqual`.
-/// The absolute tolerance allows for sums that nearly cancel.
+/// Whether tensors are equal except for rounding, with the tolerances of
+/// Python's `assertEqual`. The absolute tolerance allows for sums that nearly
+/// cancel.
 inline bool nearly_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == at::kDouble ? at::allclose(a, b, 1e-7, 1e-7)
                                         : at::allclose(a, b, 1.3e-6, 1e-5);
@@ -147,7 +149,7 @@ inline bool nearly_equal(
       a, b, [](const auto& x, const auto& y) { return nearly_equal(x, y); });
 }
 
-/// Whether all ranks hold the same bits.
+/// Whether a tensor is bit-identical on all ranks.
 inline bool equal_on_all(
     const ProcessGroup& group,
     const torch::Tensor& tensor) {
@@ -157,7 +159,7 @@ inline bool equal_on_all(
   });
 }
 
-/// The same of all parameters of a net.
+/// Whether all parameters of a net are bit-identical on all ranks.
 inline bool equal_on_all(
     const ProcessGroup& group,
     const torch::nn::Module& net) {

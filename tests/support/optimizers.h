@@ -20,7 +20,7 @@ MakeOptimizer maker(const Options& options) {
 
 /// A fused optimizer, and LibTorch's equivalent.
 struct FusedKind {
-  std::string python; ///< the call of Python's constructor, after parameters
+  std::string python; ///< the constructor's call in Python
   MakeOptimizer fused, plain;
 };
 

@@ -14,10 +14,10 @@ inline constexpr std::chrono::seconds kLong(60);
 
 using Environment = std::map<std::string, std::string>;
 
-/// A variable of this process's environment; empty if it is not set.
+/// A variable of this process's environment; empty if the variable is not set.
 std::string variable(const char* name);
 
-/// The number in this variable; `usual` if it is not set.
+/// The number in this variable; `usual` if the variable is not set.
 int variable(const char* name, int usual);
 
 /// The path of a program of tests/programs.
@@ -33,30 +33,31 @@ struct Command {
 /// Sets variables of this process (or, if empty, unsets them).
 void set_variables(const Environment& environment);
 
-/// Replaces this program by the command, or ends with 127.
+/// Replaces this program by the command, or exits with 127.
 [[noreturn]] void become(const Command& command);
 
 /// How a program ended.
 struct Outcome {
-  /// Exit code, or 128 + signal.
+  /// The exit code, or 128 + signal.
   int exit_code = -1;
-  /// Its output to stdout and stderr.
+  /// The program's output to stdout and stderr.
   std::string output;
-  /// The deadline passed; it was sent SIGABRT and then SIGKILL.
+  /// Whether the deadline passed; the program then gets SIGABRT, and SIGKILL.
   bool hung = false;
   std::chrono::duration<double> seconds{};
 };
 
-/// A running program in a separate process group. Its timeouts are multiplied
-/// by DDP_TEST_TIMEOUT_FACTOR, if that is set.
+/// A running program in a separate process group. Timeouts are multiplied by
+/// DDP_TEST_TIMEOUT_FACTOR, if that variable is set.
 class Process {
  public:
   explicit Process(const Command& command);
-  /// Runs `body` in a fork of this program; its result is the exit code.
+  /// Runs `body` in a fork of this program; the result of `body` is the exit
+  /// code.
   explicit Process(const std::function<int()>& body);
   Process(Process&&) noexcept;
   Process& operator=(Process&&) = delete;
-  /// Kills it, if it still runs.
+  /// Kills the program, if it still runs.
   ~Process();
 
   pid_t pid() const {
@@ -65,22 +66,24 @@ class Process {
   void signal(int number) const;
   bool has_ended() const;
 
-  /// Waits until `text` is in the output; false if the program ends or
-  /// `timeout` passes before that.
+  /// Waits until `text` is in the output. Returns false if the program ends or
+  /// `timeout` passes first.
   bool wait_for(const std::string& text, std::chrono::seconds timeout);
 
-  /// Waits for the end.
+  /// Waits for the program's end.
   Outcome finish(std::chrono::seconds timeout);
 
  private:
-  /// Kills it and its children.
+  /// Kills the program and its children.
   void kill_all() const;
 
-  /// Ends it after a deadline: first so that it reports where it hangs, then
-  /// with its children. Throws if that has not helped.
+  /// Ends the program after a deadline: first so that it reports where it
+  /// hangs, then with its children. Throws if the program still runs after
+  /// both.
   void interrupt(bool again, bool killed) const;
 
-  /// Waits for output for at most `patience` and reads it; false at its end.
+  /// Waits for output for at most `patience` and reads it; returns false at its
+  /// end.
   bool read_some(std::chrono::milliseconds patience);
 
   pid_t pid_ = -1;
@@ -89,12 +92,12 @@ class Process {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Waits for all.
+/// Waits for all processes.
 std::vector<Outcome> finish(
     std::vector<Process>& processes,
     std::chrono::seconds timeout);
 
-/// Runs all commands at once and waits for all.
+/// Runs all commands concurrently, and waits for all of them.
 std::vector<Outcome> run(
     const std::vector<Command>& commands,
     std::chrono::seconds timeout);

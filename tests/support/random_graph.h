@@ -11,13 +11,13 @@ namespace ddp::test {
 /// The operation of a random net's node on a tensor of [rows, width].
 enum class Operation {
   kLinear, ///< tanh(x W' + b)
-  kScale, ///< times a parameter
-  kShift, ///< plus a weighted sum over a parameter of any shape
-  kDetach, ///< the same, cut off from its graph
-  kSequence, ///< the children, one after the other
+  kScale, ///< multiplication by a parameter
+  kShift, ///< addition of a weighted sum over a parameter of any shape
+  kDetach, ///< the same tensor, detached
+  kSequence, ///< the children in sequence
   kMean, ///< the mean of the children's results
   kBranch, ///< one of the children
-  kCheckpoint, ///< the child, computed again in backward
+  kCheckpoint, ///< the child, recomputed in the backward pass
 };
 
 /// A part of a random net.
@@ -42,14 +42,14 @@ struct ParameterDescription {
 /// The change of a gradient between two steps.
 enum class Handling { kNone, kZero, kKeep, kHalve, kReplace };
 
-/// Forwards, and then one backward over all (or one over each).
+/// Forward passes, then one backward pass over all of them (or one over each).
 struct Pass {
   bool synchronized = true;
   int forwards = 1;
   bool together = true;
-  /// How often each backward runs, over the retained graph.
+  /// The number of times that each backward pass runs, over the retained graph.
   int repeats = 1;
-  /// The rank that does not take part, or -1.
+  /// The rank that skips this pass, or -1.
   int64_t left_out = -1;
 };
 
@@ -72,12 +72,12 @@ struct Graph {
   bool by_rank = false;
   /// Whether a rank takes the same branches in each step.
   bool steady = false;
-  /// Whether `finish_backward()` follows each backward; else each backward
-  /// reaches a parameter.
+  /// Whether `finish_backward()` follows each backward pass; else each backward
+  /// pass reaches a parameter.
   bool finish = false;
 };
 
-/// The graph of a seed; `size` is the number of ranks.
+/// The random graph for a seed; `size` is the number of ranks.
 Graph random_graph(uint64_t seed, int64_t size);
 
 } // namespace ddp::test

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a random net runs.
+// Runs random nets.
 #include <tests/support/activation_checkpoint.h>
 #include <tests/support/random_graph.h>
 
@@ -48,12 +48,12 @@ inline at::Tensor uniform(uint64_t seed, at::IntArrayRef sizes) {
   return at::rand(sizes, generator, at::TensorOptions(at::kDouble));
 }
 
-/// In a narrow dtype the slope near 1 would be lost.
+/// A narrow dtype would lose the slope near 1.
 inline at::Tensor bounded(const at::Tensor& x) {
   return torch::tanh(x.to(at::kDouble));
 }
 
-/// The parameters with their first values, the same in each call.
+/// The parameters with their initial values, the same in each call.
 inline std::vector<at::Tensor> make_parameters(const Graph& graph) {
   std::vector<at::Tensor> parameters;
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
@@ -70,7 +70,7 @@ inline std::vector<at::Tensor> make_parameters(const Graph& graph) {
   return parameters;
 }
 
-/// The position of a forward, which determines its input and branches.
+/// The position of a forward pass, which determines its input and branches.
 struct Place {
   size_t step = 0;
   size_t pass = 0;
@@ -78,14 +78,15 @@ struct Place {
   int64_t rank = 0;
 };
 
-/// Runs a graph's forwards. Must outlive the backward if it checkpoints.
+/// Runs a graph's forward passes. Must outlive the backward pass if the graph
+/// uses activation checkpointing.
 struct Interpreter {
   const Graph& graph;
   const std::vector<at::Tensor>& parameters;
   Place place;
   bool checkpoints;
 
-  /// The loss of this place's input: fp64, a scalar.
+  /// The loss of this position's input: fp64, a scalar.
   at::Tensor loss() const {
     const auto output = run(graph.root, input()).to(at::kDouble);
     return (output * (output * 0.25 + 1)).sum();
@@ -124,7 +125,7 @@ struct Interpreter {
     TORCH_INTERNAL_ASSERT(false);
   }
 
-  /// Multiples of 1/8, which every dtype holds.
+  /// Multiples of 1/8, which every dtype can represent.
   at::Tensor input() const {
     const auto seed = mix(
         {graph.seed,
@@ -154,7 +155,8 @@ struct Interpreter {
     return bounded(product.to(bias.dtype()) + bias);
   }
 
-  /// Each element has a different weight, so that no mix-up stays unnoticed.
+  /// Each element has a different weight, so that a permutation of elements
+  /// changes the loss.
   at::Tensor run_shift(const Node& node, const at::Tensor& x) const {
     const auto& shift = parameters[node.parameters[0]];
     const auto count = std::max<int64_t>(shift.numel(), 1);

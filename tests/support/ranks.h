@@ -5,7 +5,7 @@
 
 namespace ddp::test {
 
-/// The folder that the test's first process made, known to its ranks as well.
+/// The folder that the test's first process made, which its ranks use as well.
 struct SharedFolder {
   SharedFolder() {
     if (!std::getenv("DDP_TEST_FOLDER")) {
@@ -48,7 +48,7 @@ struct RankOptions {
 /// case up to the same call. There, `body` runs and the process ends, so code
 /// after the call runs in the first process only. (In a test with several
 /// calls, a rank of a later call passes the earlier calls, which then return
-/// nothing.) Ranks share data through a SharedFolder, not through a variable.
+/// nullopt.) Ranks share data through a SharedFolder, not through a variable.
 /// Failed assertions of a rank are shown with its output; a hanging rank
 /// reports its position. Returns how the ranks ended.
 std::vector<Outcome> ranks(
@@ -57,10 +57,10 @@ std::vector<Outcome> ranks(
     const std::function<void()>& body);
 std::vector<Outcome> ranks(int size, const std::function<void()>& body);
 
-/// The same with a group formed.
+/// Like the function above, but `body` gets a group of all ranks.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
 
-/// The numbers of ranks of a RANKS_TEST, which runs with each of them.
+/// The numbers of ranks of a RANKS_TEST, which runs with each of these numbers.
 struct Sizes : std::vector<int> {
   Sizes(int size) : vector({size}) {}
   Sizes(std::initializer_list<int> sizes) : vector(sizes) {}
@@ -83,7 +83,7 @@ void ranks_test(
     const ProcessGroupOptions& options = {},
     const RankOptions& rank_options = {});
 
-/// A test case whose ranks have no group yet.
+/// A test case whose ranks have not formed a group.
 #define STARTED_TEST(...) \
   DDP_TEST_BY(            \
       started_test, ([[maybe_unused]] const std::string& folder), __VA_ARGS__)
@@ -99,8 +99,8 @@ std::vector<Environment> environments_of_ranks(
     const Environment& more = {});
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
-/// them itself. In a rank of this call, `body` runs and the process ends. Empty
-/// in a rank of another call.
+/// the ranks itself. In a rank of this call, `body` runs and the process ends.
+/// The list is empty in a rank of another call.
 std::vector<Command> commands_of_ranks(
     int size,
     const std::function<void()>& body,
@@ -113,7 +113,7 @@ std::optional<Command> command_of_rank(
     const std::function<void()>& body,
     void (*end)(int));
 
-/// This rank's number, before there is a group.
+/// This rank's number, before a group exists.
 inline int64_t own_rank() {
   return std::stoll(std::getenv("RANK"));
 }

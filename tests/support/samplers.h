@@ -19,7 +19,7 @@ struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
   std::optional<size_t> count_;
 };
 
-/// LibTorch's loader of `count` numbers.
+/// LibTorch's data loader for `count` numbers.
 template <typename Sampler>
 auto torch_loader(
     size_t count,
@@ -45,7 +45,7 @@ Indices drain(Sampler& sampler, size_t batch_size = 7) {
   return all;
 }
 
-/// The samples of all batches of one loop over a loader.
+/// The samples of all batches in one loop over a loader.
 template <typename Loader>
 Indices drain_loader(Loader& loader) {
   Indices all;
@@ -55,7 +55,7 @@ Indices drain_loader(Loader& loader) {
   return all;
 }
 
-/// 0 to `count` - 1.
+/// The numbers 0 to `count` - 1.
 inline Indices up_to(size_t count) {
   Indices all(count);
   std::iota(all.begin(), all.end(), 0);
@@ -67,8 +67,8 @@ inline Indices sorted(Indices indices) {
   return indices;
 }
 
-/// Calls `body` with options for LibTorch's loader: some numbers of workers,
-/// with and without order.
+/// Calls `body` with options for LibTorch's loader: several numbers of workers,
+/// ordered and unordered.
 template <typename Body>
 void each_way_to_load(size_t batch_size, const Body& body) {
   for (const size_t workers : {0, 1, 2, 3, 4}) {
@@ -98,7 +98,7 @@ Indices run_ranks(
     if (state) {
       sampler.load_state_dict(*state);
     }
-    sampler.reset(); // as a loader does
+    sampler.reset(); // like a loader
     for (size_t step = 0; step < steps; ++step) {
       const auto batch = sampler.next(batch_size);
       if (!batch) {

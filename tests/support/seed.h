@@ -6,8 +6,9 @@
 
 namespace ddp::test {
 
-/// Random values are the same in each run, so that a failure is reproducible,
-/// but differ between ranks. Not at::manual_seed(), which starts CUDA.
+/// Seeds random values, which are the same in each run, so that a failure is
+/// reproducible, but differ between ranks. Does not call at::manual_seed(),
+/// which starts CUDA.
 inline void seed_by_rank() {
   const char* rank = std::getenv("RANK");
   auto generator = at::detail::getDefaultCPUGenerator();

@@ -10,13 +10,13 @@ namespace ddp::test {
 template <typename Optimizer>
 using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
-/// The same on all ranks.
+/// A net with the same values on all ranks.
 inline std::shared_ptr<UnevenNet> start_net() {
   torch::manual_seed(3);
   return std::make_shared<UnevenNet>();
 }
 
-/// Ones of these sizes, whose gradients are ones.
+/// Parameters of ones with these sizes, whose gradients are ones.
 inline std::vector<torch::Tensor> with_gradients(
     const std::vector<int64_t>& sizes) {
   std::vector<torch::Tensor> parameters;

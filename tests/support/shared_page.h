@@ -6,8 +6,8 @@
 
 namespace ddp::test {
 
-/// A value in memory as ddprun passes it to a rank, with a descriptor for child
-/// processes.
+/// A value in shared memory, as ddprun passes it to a rank, with a descriptor
+/// for child processes.
 template <typename Value>
 class SharedPage {
  public:

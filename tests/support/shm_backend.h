@@ -42,7 +42,7 @@ inline void run_shm_test(
   }
 }
 
-/// A copy in memory that the ranks share.
+/// A copy of a tensor in memory that the ranks share.
 inline torch::Tensor in_shared_memory(
     const BackendPtr& backend,
     const torch::Tensor& values) {

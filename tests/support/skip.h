@@ -13,17 +13,17 @@ inline bool& has_skipped() {
   return skipped;
 }
 
-/// Ends the test case, a requirement of which this machine lacks. CTest shows
-/// it as skipped, or as failed if an assertion has failed. Call this in the
-/// test's first process, before ranks are started, on the main thread.
+/// Ends a test case whose requirements this machine lacks. CTest shows the case
+/// as skipped, or as failed if an assertion has failed. Call this function on
+/// the main thread of the test's first process, before ranks are started.
 [[noreturn]] inline void skip(const std::string& reason) {
   std::cout << "skipped: " << reason << std::endl;
   has_skipped() = true;
-  // Catch2 ends the case as after a failed REQUIRE, and counts no failure.
+  // Catch2 ends the case as after a failed REQUIRE, but counts no failure.
   throw Catch::TestFailureException();
 }
 
-/// The Python with torch; skips the test case if there is none.
+/// The Python with torch; skips the test case if no such Python exists.
 inline std::string python_with_torch() {
   const char* python = std::getenv("DDP_PYTHON");
   if (python == nullptr || *python == '\0') {

@@ -25,8 +25,8 @@ struct SteppedTraining {
   TrainingState state;
 };
 
-/// The step of such a training's file; requires that all values are of this
-/// step.
+/// The step in a file of this training run; requires that all values are of
+/// this step.
 inline int64_t step_of(const std::string& path) {
   const auto content = read_checkpoint_file(path).toGenericDict();
   const auto step = content.at("step").toInt();

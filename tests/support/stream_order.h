@@ -11,12 +11,12 @@
 namespace ddp::test {
 
 /// The guaranteed order of work on a device's streams. Work on the same memory
-/// without a guaranteed order is a race, whatever the order was in this run.
+/// without a guaranteed order is a race, regardless of the order in this run.
 /// Uses vector clocks, like a race detector for threads.
 class StreamOrder {
  public:
   using StreamId = int64_t;
-  /// The amount of each stream's work that comes before some point.
+  /// The amount of each stream's work that precedes a point.
   using Point = std::map<StreamId, int64_t>;
 
   /// Memory that an operation reads or writes.
@@ -26,7 +26,7 @@ class StreamOrder {
     bool writes = false;
   };
 
-  /// An operation on `stream`.
+  /// Records an operation on `stream`.
   void work(
       StreamId stream,
       const std::string& operation,
@@ -39,7 +39,7 @@ class StreamOrder {
       for (const auto& past : past_) {
         check(past, now, own);
       }
-      // Work that comes after a write also comes after all work before it.
+      // Work that follows a write also follows all work before the write.
       past_.erase(
           std::remove_if(
               past_.begin(),
@@ -59,19 +59,19 @@ class StreamOrder {
     return clock(stream);
   }
 
-  /// Further work of `stream` comes after `point`.
+  /// Orders further work of `stream` after `point`.
   void wait(StreamId stream, const Point& point) {
     const std::lock_guard<std::mutex> lock(mutex_);
     advance(clock(stream), point);
   }
 
-  /// The host has waited for `point`: all further work comes after it.
+  /// The host has waited for `point`; all further work follows this point.
   void wait_on_host(const Point& point) {
     const std::lock_guard<std::mutex> lock(mutex_);
     advance(host_, point);
   }
 
-  /// The memory was freed: its next owner starts without a history.
+  /// The memory was freed; its next owner starts without a history.
   void forget(uintptr_t begin, uintptr_t end) {
     const std::lock_guard<std::mutex> lock(mutex_);
     past_.erase(
@@ -84,7 +84,7 @@ class StreamOrder {
         past_.end());
   }
 
-  /// The races so far; forgets them.
+  /// Returns the races so far, and forgets them.
   std::vector<std::string> take_races() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return std::exchange(races_, {});

@@ -30,7 +30,7 @@ class TemporaryFolder {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  /// The path of a file called `name` in the folder.
+  /// The path of the file `name` in the folder.
   std::string operator/(const std::string& name) const {
     return (path_ / name).string();
   }
@@ -39,7 +39,7 @@ class TemporaryFolder {
     return path_.string();
   }
 
-  /// The names of its current contents.
+  /// The names of the folder's current contents.
   std::set<std::string> names() const {
     std::set<std::string> result;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

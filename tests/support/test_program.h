@@ -4,16 +4,16 @@
 
 namespace ddp::test {
 
-/// Runs test cases as Catch2 does. Returns the program's exit code, which is
-/// kSkippedCode if a case was skipped and none failed. With `--write-cases
-/// FILE`, writes a call of tests/cases.cmake's ddp_case() for each test case
-/// instead.
+/// Runs test cases like Catch2's main function. Returns the program's exit
+/// code, which is kSkippedCode if a case was skipped and none failed. With
+/// `--write-cases FILE`, writes a call of tests/cases.cmake's ddp_case() for
+/// each test case instead.
 int run_cases(int argc, char** argv);
 
-/// Whether an assertion has failed in this process, even of a CHECK.
+/// Whether an assertion, REQUIRE or CHECK, has failed in this process.
 bool has_failed();
 
-/// A test case's name as Catch2's filter that matches it alone.
+/// The Catch2 filter that matches only the test case with this name.
 std::string test_spec(const std::string& name);
 
 } // namespace ddp::test

@@ -32,8 +32,8 @@ inline std::vector<nlohmann::json> spans(
   return result;
 }
 
-/// The reductions on all tracks of a rank; those that overlap have separate
-/// tracks.
+/// The reductions on all tracks of a rank; reductions that overlap have
+/// separate tracks.
 inline std::vector<nlohmann::json> reductions(
     const nlohmann::json& trace,
     int64_t rank) {

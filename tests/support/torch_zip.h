@@ -19,8 +19,8 @@ inline std::string u32(uint64_t value) {
 
 using ZipContents = std::vector<std::pair<std::string, std::string>>;
 
-/// A zip file as torch.save writes it: the sizes follow the content, and the
-/// directory's values count.
+/// A zip file like those of torch.save: the sizes follow the content, and
+/// readers use the directory's values.
 inline std::string zip_of(const ZipContents& records, uint16_t method = 0) {
   std::string text, directory;
   for (const auto& [name, content] : records) {
@@ -60,7 +60,7 @@ inline std::string storage_of(
       unicode("cuda:0") + elements + "tQ";
 }
 
-/// A call of a function on arguments that are opcodes.
+/// A call of a function with arguments given as opcodes.
 inline std::string call_of(
     const std::string& function,
     const std::string& arguments) {
@@ -71,7 +71,7 @@ inline const std::string kFloatStorage = "torch\nFloatStorage\n";
 inline const std::string kRebuildV2 = "torch._utils\n_rebuild_tensor_v2\n";
 inline const std::string kOrderedDict = "ccollections\nOrderedDict\n)R";
 
-/// A file with this pickle, and storage "0" of four floats.
+/// A file with this pickle, and with storage "0" of four floats.
 inline std::string torch_file_of(const std::string& pickle) {
   return zip_of(
       {{"a/data.pkl", "\x80\x02" + pickle + "."},

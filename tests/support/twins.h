@@ -34,7 +34,7 @@ inline torch::Tensor own(
   return torch::full(sizes, group.rank() + 1.0);
 }
 
-/// Whether a tensor is `value` everywhere, to rounding.
+/// Whether all elements of a tensor are `value`, except for rounding.
 inline bool is(const torch::Tensor& tensor, double value) {
   return tensor.defined() &&
       nearly_equal(tensor, torch::full_like(tensor, value));
@@ -60,7 +60,7 @@ struct Twins {
     copy_parameters(*net, *local);
   }
 
-  /// Runs a backward of `loss` on both nets.
+  /// Runs a backward pass of `loss` on both nets.
   template <typename Loss>
   void backward(const Loss& loss) const {
     loss(*net).backward();

@@ -9,7 +9,7 @@
 namespace ddp::test {
 
 /// The text of the `c10::ValueError` that `check` throws on every rank; empty
-/// if it throws on no rank.
+/// if `check` throws on no rank.
 template <typename Check>
 std::string error_on_all(const ProcessGroup& group, Check&& check) {
   const auto error = words_of<c10::ValueError>(check);
@@ -32,7 +32,7 @@ inline void set_gradients(torch::nn::Module& module) {
   }
 }
 
-/// Ones (2 x 3) of every dtype that has them.
+/// Ones (2 x 3) of every dtype that can represent 1.
 inline std::vector<torch::Tensor> ones_of_all_dtypes() {
   std::vector<torch::Tensor> tensors;
   for (const auto dtype :
@@ -64,7 +64,7 @@ inline torch::Tensor sparse(const torch::Tensor& values, int64_t first = 0) {
   return torch::sparse_coo_tensor(indices.unsqueeze(0), values, {100});
 }
 
-/// The same, and ones of other layouts.
+/// The tensors of ones above, and ones of other layouts.
 inline std::vector<torch::Tensor> ones_of_all_kinds() {
   auto tensors = ones_of_all_dtypes();
   tensors.push_back(torch::ones({}));

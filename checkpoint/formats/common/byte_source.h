@@ -11,8 +11,8 @@
 
 namespace ddp::detail {
 
-/// A function that gets bytes in order, piece by piece, while they are in the
-/// cache; null for none.
+/// A function that receives bytes in order, piece by piece, while they are in
+/// the cache; null for none.
 using SeeBytes = std::function<void(const void* data, size_t bytes)>;
 
 /// A known number of bytes that are read by position. Reading outside of the
@@ -68,8 +68,8 @@ class FileSource : public ByteSource {
 };
 
 /// A file that is mapped: its tensors are the file's pages, which processes on
-/// one host share until they are written to. Tensors keep the mapping alive.
-/// Without a SeeBytes function, tensors are neither read nor aligned.
+/// one host share until the pages are written to. Tensors keep the mapping
+/// alive. Without a SeeBytes function, tensors are neither read nor aligned.
 class MappedSource : public MemorySource {
  public:
   explicit MappedSource(const FileSource& file);

@@ -12,7 +12,7 @@ namespace ddp::detail {
 /// The number of hexadecimal digits of a checksum.
 constexpr size_t kChecksumSize = 16;
 
-/// XXH3 of 64 bits (https://xxhash.com) of bytes that arrive piece by piece.
+/// The 64-bit XXH3 (https://xxhash.com) of bytes that arrive piece by piece.
 class Checksum {
  public:
   Checksum();

@@ -4,7 +4,7 @@
 
 namespace ddp::detail {
 
-/// Calls `read()`, and adds the name of the file at `path` to its errors.
+/// Calls `read()`, whose errors then also name the file at `path`.
 template <typename Read>
 auto naming_file(const std::string& path, const Read& read)
     -> decltype(read()) {

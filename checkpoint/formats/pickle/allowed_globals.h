@@ -11,8 +11,7 @@ namespace ddp::detail {
 using LoadStorage = std::function<at::Storage(const std::string& key)>;
 
 /// The functions that the names on the allow-list denote. Each checks its
-/// arguments, and throws a `c10::Error` that names arguments it does not
-/// support.
+/// arguments, and throws a `c10::Error` that names unsupported arguments.
 class AllowedGlobals {
  public:
   /// `load` is called once for each key. Unless `strict`, names that are not on

@@ -27,11 +27,11 @@ enum class PickleMeaning {
 struct PickleGlobal {
   std::string name; // includes the module
   PickleMeaning meaning;
-  c10::ScalarType dtype = c10::ScalarType::Undefined; // of the last three
+  c10::ScalarType dtype = c10::ScalarType::Undefined; // last three
 };
 
 /// Looks up a name in the list of names that state dicts need. Returns null if
-/// it is not on the list.
+/// the name is not on the list.
 const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name);
@@ -39,8 +39,8 @@ const PickleGlobal* find_global(
 /// Python's name of the dtype, "float32"; empty if there is none.
 std::string python_dtype(c10::ScalarType dtype);
 
-/// The class of storages of this dtype, "FloatStorage"; empty if they are
-/// untyped.
+/// The class of storages of this dtype, "FloatStorage"; empty if the storages
+/// are untyped.
 std::string python_storage(c10::ScalarType dtype);
 
 } // namespace ddp::detail

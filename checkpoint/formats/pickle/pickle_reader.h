@@ -11,8 +11,8 @@ namespace ddp::detail {
 ///
 /// The protocol must be 2 to 5. Nothing is executed: names must be those of
 /// `find_global`; any other opcode, name or value is rejected, and the error
-/// names it. At most `budget` bytes are allocated in addition to the storages,
-/// which also limits the time. A value that contains itself, is nested too
+/// names it. At most `budget` bytes are allocated in addition to the storages;
+/// this limit also bounds the time. A value that contains itself, is nested too
 /// deeply, or would expand to much more than the pickle (such as nested lists
 /// that share their items) also throws `c10::Error`. Unless `strict`, items of
 /// a dict whose values are or contain objects of other classes are dropped.

@@ -8,7 +8,7 @@ namespace ddp::detail {
 /// Converts the result of an unpickler to LibTorch's values. Shared tensors
 /// stay shared; other values are copied to each of their places, within the
 /// arena's budget. Throws `c10::Error` if a value contains itself, is nested
-/// too deeply (`check_depth`), has a type that files may not have, or if all
+/// too deeply (`check_depth`), has a type that files cannot contain, or if all
 /// values take too much memory. Unless `strict`, items of a dict that are or
 /// contain other types are dropped.
 c10::IValue make_tree(

@@ -30,15 +30,15 @@ struct PickleDict {
   /// Whether this is a LibTorch archive, whose attributes are the items.
   bool archive = false;
 };
-/// A Python name that the reader knows.
+/// A Python name that the reader supports.
 struct PickleGlobal;
-/// An object or a name that the reader does not know; its contents are dropped.
+/// An unsupported object or name; its contents are dropped.
 struct PickleUnknown {
   std::string name;
 };
 struct PickleStorage {
   at::Storage storage;
-  /// The dtype of its elements; bytes if the file does not set one.
+  /// The dtype of the elements; bytes if the file does not set one.
   at::ScalarType dtype = at::kByte;
 };
 
@@ -78,7 +78,8 @@ class PickleArena {
   std::deque<PickleObject> objects_;
 };
 
-/// The content of the value or of its object, if it is of that kind, else null.
+/// The content of the value or of its object if the type is `Content`, else
+/// null.
 template <typename Content>
 auto* content_of(const PickleValue& value) {
   if constexpr (std::is_arithmetic_v<Content>) {

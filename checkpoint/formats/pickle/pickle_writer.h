@@ -12,7 +12,7 @@ struct PickledValue {
   /// The pickle, in protocol 2, as torch.save writes it.
   std::string pickle;
   /// The elements of the storages with keys "0", "1" and so on in the pickle.
-  /// They share the value's memory; convert them with `plain_tensor`.
+  /// The tensors share the value's memory; convert them with `plain_tensor`.
   std::vector<at::Tensor> storages;
 };
 

@@ -50,7 +50,7 @@ class ZipReader {
  private:
   void read_directory();
   void find_content(ZipRecord& record) const;
-  /// `order` has the records sorted by offset; they must end before the
+  /// `order` contains the records sorted by offset; they must end before the
   /// directory.
   static void check_overlaps(
       const std::vector<ZipRecord*>& order,

@@ -31,8 +31,8 @@ struct CommandOption {
   std::vector<std::string> forms; // spellings: "-t", "--tee"
   std::string value; // name of the value; empty for a flag
   std::string help;
-  /// Stores the value or throws LaunchError. Null if the value has no meaning,
-  /// or one only together with other values (see options.cpp).
+  /// Stores the value or throws LaunchError. Null if the value has no meaning
+  /// on its own (see options.cpp).
   void (*store)(LaunchOptions&, const OptionValue&) = nullptr;
 
   /// The first long form, without its dashes.
@@ -43,7 +43,8 @@ struct CommandOption {
 
 /// Resolves the number of nodes, the number of this node and the endpoint from
 /// the options and a scheduler; options take precedence. Throws LaunchError
-/// (exit code 2) if these contradict each other or are not sufficient.
+/// (exit code 2) if the options and the scheduler contradict each other or are
+/// not sufficient.
 void resolve_nodes(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,

@@ -39,8 +39,8 @@ Arguments split_arguments(const std::vector<std::string>& arguments);
 bool answers(const CommandOption& option);
 
 /// The value of an option from its PET_ variable, such as PET_NPROC_PER_NODE,
-/// as in torchrun. None if the variable is unset, or 0 for a flag. Throws
-/// LaunchError if the variable of a flag is neither 1 nor 0.
+/// as in torchrun. None if the variable is unset, or if the variable of a flag
+/// is 0. Throws LaunchError if the variable of a flag is neither 1 nor 0.
 std::optional<OptionValue> value_from_environment(
     const CommandOption& option,
     const EnvironmentLookup& lookup);

@@ -49,7 +49,7 @@ struct HostText {
 std::optional<HostText> split_host(const std::string& text);
 
 /// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; `default_port` if there is no
-/// port. Throws LaunchError (exit code 2) for other texts, and for addresses to
+/// port. Throws LaunchError (exit code 2) for other text, and for addresses to
 /// which no connection is possible.
 SocketAddress endpoint_of(const OptionValue& value, int default_port);
 
@@ -66,12 +66,12 @@ int int_of(const OptionValue& value, int least, int most);
 std::chrono::milliseconds seconds_of(const OptionValue& value);
 
 /// The maximum number of ranks on a node, so that a typing error does not
-/// exhaust the machine.
+/// exhaust the machine's memory.
 constexpr int kMaxLocalRanks = 65536;
 
 /// The number of ranks of --nproc-per-node: a number, or the number of CPUs or
 /// GPUs that ranks may use. `devices` is the ranks' CUDA_VISIBLE_DEVICES, none
-/// if unset. System files are read under `root`.
+/// if unset. Reads system files under `root`.
 int rank_count(
     const OptionValue& value,
     const std::optional<std::string>& devices,

@@ -16,7 +16,7 @@ struct NodeInfo {
   /// --node-rank; -1 for any place.
   int wanted_rank = -1;
   bool hosts_log = false;
-  // The same on all nodes of a job:
+  // Equal on all nodes of a job:
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
@@ -34,7 +34,7 @@ struct Plan {
   std::vector<NodeInfo> nodes;
 
   int world_size() const;
-  /// The place of a node; -1 if it has none.
+  /// The place of a node; -1 if the node has none.
   int index_of(const std::string& id) const;
   /// The first rank of the node in that place.
   int first_rank(int index) const;
@@ -43,7 +43,7 @@ struct Plan {
 /// "n0, n1", or "none".
 std::string hosts_of(const std::vector<NodeInfo>& nodes);
 
-/// Sorts nodes. A node with a --node-rank gets this place if there are enough
+/// Sorts nodes. A node with a --node-rank gets this place if the job has enough
 /// nodes. The others fill the remaining places, ordered by their place in
 /// `last`, then by host name, then by the time of joining.
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);
@@ -56,7 +56,7 @@ struct Entry {
     kLost, // the leader has not heard from a node for too long
     kPlan, // the leader's plan of the next epoch
     kReady, // a node has read the plan
-    kStart, // all are ready; the plan's first node gives the ranks' address
+    kStart, // all nodes are ready; the first gives the ranks' address
     kFailed, // a rank of a node failed
     kStopped, // all ranks of a node have ended
     kFinished, // all ranks of a node exited with 0
@@ -67,18 +67,19 @@ struct Entry {
   Type type = Type::kJoin;
   std::string from; // the writer's id
   int64_t sequence = 0; // among the writer's entries: 1, 2, ...
-  int epoch = 0; // that it concerns
+  int epoch = 0; // the epoch that the entry concerns
   NodeInfo node; // kJoin
   Plan plan; // kPlan; its nodes have only ids
   std::string about; // kLost: the lost node's id
   std::string address; // kStart
   int port = 0; // kStart
   int code = 0; // kFailed, kEnd: ddprun's exit code
-  bool is_consequence = false; // kFailed: of another rank's failure
+  bool is_consequence = false; // kFailed: a consequence of another failure
   std::string text; // the reason, for messages
 };
 
-/// Conversion to and from JSON; none if the text is not an entry.
+/// Convert an entry to and from JSON; parse_entry() returns none for other
+/// text.
 std::string entry_text(const Entry& entry);
 std::optional<Entry> parse_entry(const std::string& text);
 

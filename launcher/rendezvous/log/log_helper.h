@@ -18,17 +18,18 @@ class LogRejected : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Keeps a job's log in one order, and knows which members are alive. All
-/// functions are called from one thread, except read(), which has a separate
-/// one. They throw std::exception with the reason in one line.
+/// Keeps a job's log in one order, and tracks which members are alive. All
+/// functions are called from one thread, except read(), which runs in a
+/// separate thread. All functions throw std::exception with the reason in one
+/// line.
 class LogEngine {
  public:
   virtual ~LogEngine() = default;
 
   /// Serves the log at a listening socket; returns the address of the log.
   virtual SocketAddress serve(int listener) = 0;
-  /// Connects to the log at an endpoint, of which `address` is a numeric
-  /// address.
+  /// Connects to the log at `endpoint`; `address` is one of the numeric
+  /// addresses of this endpoint.
   virtual void connect(
       const SocketAddress& endpoint,
       const std::string& address) = 0;
@@ -36,10 +37,9 @@ class LogEngine {
   virtual std::string nonce() = 0;
 
   /// Passes each entry to `take`, in the same order on all members, from the
-  /// first one on. Texts that are not entries may be among them. Does not
-  /// return.
+  /// first entry on. May also pass texts that are not entries. Does not return.
   virtual void read(const std::function<void(const std::string&)>& take) = 0;
-  /// Appends an entry, by a number of requests that does not depend on others.
+  /// Appends an entry. The number of requests does not depend on other members.
   virtual void append(const std::string& entry) = 0;
 
   /// Publishes the number of this member's beats, and returns the numbers of
@@ -60,7 +60,7 @@ struct HelperOptions {
   /// The node's options without secrets.
   NodeOptions nodes;
 
-  /// Names or addresses.
+  /// The endpoints of the log; hosts are names or addresses.
   std::vector<SocketAddress> endpoints() const;
 };
 std::string helper_word(const HelperOptions& options);
@@ -82,8 +82,8 @@ constexpr char kLeave = 'D'; // the job has ended
 /// Sends one message; returns false and sets errno if that fails.
 bool send_message(int channel, const std::string& message, int flags);
 
-/// Receives the next message: none if there is none yet (with MSG_DONTWAIT), an
-/// empty one if the other side has closed the socket.
+/// Receives the next message: none if no message has arrived (with
+/// MSG_DONTWAIT), an empty one if the other side has closed the socket.
 std::optional<std::string> receive_message(int channel, int flags);
 
 /// The main function of a helper process of SharedLog: waits for the log, then

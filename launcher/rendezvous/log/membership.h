@@ -9,9 +9,9 @@
 
 namespace ddp {
 
-/// The state of a job according to its log. It depends only on the entries, so
-/// all nodes that have read the same entries agree. An entry that does not fit
-/// (of a past epoch, or of an unknown node) changes nothing.
+/// The state of a job according to its log. The state depends only on the
+/// entries, so all nodes that have read the same entries agree. An entry of a
+/// past epoch, or of an unknown node, changes nothing.
 class Membership {
  public:
   enum class Phase {
@@ -22,7 +22,7 @@ class Membership {
     kEnded,
   };
 
-  /// The first reason for which an epoch stopped.
+  /// The first reason why an epoch stopped.
   enum class Cause { kNone, kFailure, kNodes, kEnd };
 
   struct Failure {
@@ -33,7 +33,7 @@ class Membership {
   };
 
   /// `outlives_jobs`: a service keeps the log, and a node that joins after the
-  /// end of a job begins another one.
+  /// end of a job begins another job.
   explicit Membership(bool outlives_jobs = false)
       : outlives_jobs_(outlives_jobs) {}
 
@@ -66,20 +66,21 @@ class Membership {
   Phase phase = Phase::kGathering;
   /// The nodes in the order of joining, without those that left or were lost.
   std::vector<NodeInfo> nodes;
-  /// The last plan; without nodes before the first plan.
+  /// The last plan; has no nodes before the first plan.
   Plan plan;
-  /// The job's first epoch; an etcd's log continues the count from job to job.
+  /// The job's first epoch; a log in etcd continues the count from job to job.
   int first_epoch = 1;
   /// The address of the epoch's store, from kRunning on.
   std::string address;
   int port = 0;
-  /// The reason for which the current or last epoch stops; `cause_text` is the
+  /// The reason why the current or last epoch stops; `cause_text` is the
   /// message, one line.
   Cause cause = Cause::kNone;
   std::string cause_text;
-  /// Whether a node ended the job twice: then ranks get no time to stop.
+  /// Whether a node requested the job's end twice; ranks then get no time to
+  /// stop.
   bool is_urgent = false;
-  /// The epoch's first failure that is not another one's consequence.
+  /// The epoch's first failure that is not a consequence of another failure.
   std::optional<Failure> failure;
   /// Nodes of the epoch whose ranks all exited with 0.
   std::set<std::string> finished;
@@ -104,10 +105,10 @@ class Membership {
   void conclude_epoch();
 
   bool outlives_jobs_;
-  std::set<std::string> ready_; // of the last plan's nodes
+  std::set<std::string> ready_; // nodes that have read the last plan
   std::set<std::string> enders_;
-  std::set<std::string> busy_; // whose ranks have yet to end
-  std::set<std::string> lost_; // in this log
+  std::set<std::string> busy_; // nodes whose ranks have yet to end
+  std::set<std::string> lost_; // nodes lost in this log
 };
 
 } // namespace ddp

@@ -12,20 +12,20 @@
 
 namespace ddp {
 
-/// The decisions of a node in a job: receives events, and returns actions for
-/// its agent. Uses no process, socket or clock.
+/// Makes the decisions of a node in a job: receives events, and returns actions
+/// for the node's agent. Uses no process, socket or clock.
 ///
 ///     state      what happens                                  becomes
 ///     kSeeking   the log can be read: the node joins           kJoined
-///                no node serves it within the join timeout     kGone
+///                no node serves the log in the join timeout    kGone
 ///     kJoined    the node does not fit the job, or must leave  kLeaving
 ///                the node does not fit an etcd's job           kProbation
 ///                the node that serves the log leaves           kOrphaned
 ///     kProbation that job's nodes have ended: begins another   kJoined
-///                they still run after some time                kLeaving
+///                those nodes still run after some time         kLeaving
 ///     any        the log is lost, or lists the node as lost    kLeaving
 ///                the job has ended                             kShutdown
-///     kShutdown  others have read this, or time is up          kGone
+///     kShutdown  others have read the end, or time is up       kGone
 ///     kLeaving   its ranks have ended, its entries are read    kGone
 ///
 ///     access     what happens                                  becomes
@@ -69,7 +69,7 @@ class NodeStateMachine {
   NodeStateMachine(const NodeOptions& options, NodeInfo self, Time now);
 
   /// The log can be read and written. `address` is the address at which others
-  /// reach this node; `serves` is whether this node serves the log.
+  /// reach this node; `serves` means that this node serves the log.
   void connected(const std::string& address, bool serves, Time now);
   /// The connection to the log is permanently lost.
   void log_lost(const std::string& why, Time now);
@@ -86,19 +86,19 @@ class NodeStateMachine {
   void beats(const std::map<std::string, int64_t>& counts, Time now);
 
   void store_opened(int port, Time now);
-  /// A rank failed; the others of this node are being stopped.
+  /// A rank failed; the other ranks of this node are being stopped.
   void rank_failed(
       int code,
       bool is_consequence,
       const std::string& text,
       Time now);
-  /// No rank is left.
+  /// All ranks of this node have ended.
   void ranks_ended(bool succeeded, Time now);
   /// This node must leave the job.
   void leave(int code, const std::string& text, Time now);
-  /// The job must end on all nodes, if this node takes part in it.
+  /// The job must end on all nodes if this node belongs to it.
   void end_job(int code, const std::string& text, Time now);
-  /// The time of deadline() has come.
+  /// The time of deadline() has been reached.
   void tick(Time now);
 
   std::optional<Time> deadline() const {
@@ -175,11 +175,11 @@ class NodeStateMachine {
   int ready_epoch_ = 0;
   int opened_epoch_ = 0;
   int started_epoch_ = 0;
-  int idle_epoch_ = 0; // it reported that its ranks have ended
+  int idle_epoch_ = 0; // this node reported that its ranks have ended
   int re_rendezvous_epoch_ = 0;
-  std::set<std::string> reported_; // as lost
-  int unread_ = 0; // of its own entries
-  Time answered_; // the log's last sign of life
+  std::set<std::string> reported_; // nodes reported as lost
+  int unread_ = 0; // number of this node's entries not yet read
+  Time answered_; // the time of the log's last answer
   Time gathering_since_;
   Time last_join_;
   std::map<std::string, Heard> heard_;
@@ -188,7 +188,7 @@ class NodeStateMachine {
   Time cooldown_until_; // until then, an abandoned job stops its ranks
   std::optional<Time> next_;
   std::vector<Action> actions_;
-  Entry dropped_; // discarded if there is no log
+  Entry dropped_; // an entry that is discarded without a log
 };
 
 } // namespace ddp

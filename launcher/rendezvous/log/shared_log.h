@@ -14,12 +14,13 @@
 
 namespace ddp {
 
-/// The maximum size of an entry in bytes: a plan of the most nodes fits.
+/// The maximum size of an entry in bytes: a plan with the maximum number of
+/// nodes fits.
 constexpr size_t kLargestEntry = 320 * 1024;
 
 /// A log to which all agents of a job append, and which they read in the same
-/// order from its beginning. It is in a c10d::TCPStore at the rendezvous
-/// endpoint or in an etcd. A helper process communicates with it, so no
+/// order from the beginning. The log is in a c10d::TCPStore at the rendezvous
+/// endpoint, or in etcd. A helper process communicates with the log, so no
 /// function of this class waits for the network. The contents of the log are
 /// not trusted: see Authenticator.
 class SharedLog {
@@ -29,7 +30,8 @@ class SharedLog {
     enum class Kind : char {
       kUnreachable = 'U',
       kRejected = 'R', // the exit code of ddprun, and the reason
-      // The nonce, the address of this node for others, 1 if it serves the log.
+      // The nonce, this node's address for others, 1 if this node serves the
+      // log.
       kConnected = 'C',
       kEntry = 'E',
       kBeats = 'B', // "member count", one per line
@@ -47,20 +49,21 @@ class SharedLog {
     /// kRejected: the exit code of ddprun.
     int code = 0;
     /// kBeats: the number of beats of each watched member that has sent any, or
-    /// kDead. Sent with each beat of this member, so it also shows that the log
-    /// works.
+    /// kDead. Each beat of this member sends this event, which also shows that
+    /// the log works.
     std::map<std::string, int64_t> beats = {};
   };
 
   /// Starts the helper, `ddprun-store` or `ddprun-etcd`, which dies with this
-  /// process. Its unique member name is this agent's. It tries all addresses of
-  /// the endpoints in turn until one answers. If this node serves the log, the
-  /// helper serves the store at the endpoint. Call from the main thread. Throws
-  /// std::system_error.
+  /// process. The helper's unique member name identifies this agent. The helper
+  /// tries all addresses of the endpoints in turn until one answers. If this
+  /// node serves the log, the helper serves the store at the endpoint. Call
+  /// from the main thread. Throws std::system_error.
   SharedLog(const std::string& program, const HelperOptions& options);
 
   /// Kills the helper, and thereby a store that it serves; the process's event
-  /// loop reaps it. Posted entries that have not come back may be lost.
+  /// loop reaps the helper. Posted entries that next() has not returned may be
+  /// lost.
   ~SharedLog();
 
   SharedLog(const SharedLog&) = delete;
@@ -74,11 +77,11 @@ class SharedLog {
     return pid_;
   }
 
-  /// The next event, if there is one; does not wait. Only kUnreachable comes
-  /// before kConnected, and nothing after kLost and kRejected.
+  /// The next event, if any; does not wait. Only kUnreachable precedes
+  /// kConnected, and no event follows kLost or kRejected.
   std::optional<Event> next();
 
-  /// Appends an entry to the log, once it is connected; next() returns the
+  /// Appends an entry to the log, once the log is connected; next() returns the
   /// entry like those of other nodes. The entry is dropped if the store is lost
   /// or the text is empty. Throws std::length_error above kLargestEntry.
   void post(const std::string& text);
@@ -102,7 +105,7 @@ class SharedLog {
 
   FileDescriptor channel_;
   pid_t pid_ = -1;
-  std::deque<std::string> waiting_; // until the helper accepts more
+  std::deque<std::string> waiting_; // messages until the helper accepts more
   bool lost_ = false;
   bool left_ = false;
 };

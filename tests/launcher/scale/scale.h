@@ -1,7 +1,7 @@
 #pragma once
 
-// The start of a job of many nodes: threads of this process, which send real
-// requests to a rendezvous on this host.
+// The start of a job of many nodes. The nodes are threads of this process,
+// which send real requests to a rendezvous on this host.
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,14 +31,14 @@ using Count = std::atomic<int64_t>;
 
 constexpr std::chrono::seconds kBeatTime{1};
 
-/// The maximum number of requests of each node: some of its own, blocks of
+/// The maximum number of requests of each node: a constant number, blocks of
 /// entries, which are rarer with more nodes, and beats.
 inline double most_requests(size_t nodes, std::chrono::duration<double> time) {
   const double a_second = 4000. / static_cast<double>(nodes) + 3;
   return std::min(1000., 40 + time.count() * a_second);
 }
 
-/// The requests of this process, and of those that it forks, to the rendezvous.
+/// The number of requests of this process and its forks to the rendezvous.
 inline Count& requests() {
   static auto* count = new (mmap(
       nullptr,
@@ -50,7 +50,7 @@ inline Count& requests() {
   return *count;
 }
 
-/// The entries that all nodes have read, which are the same for each, and are
+/// The entries that all nodes have read, which are equal for all nodes, and are
 /// parsed once.
 class SharedEntries {
  public:
@@ -83,8 +83,8 @@ class SharedEntries {
   std::vector<std::string> texts_;
 };
 
-/// A node: its engine and its state machine. In a large job, most nodes have no
-/// state machine, and act as one would in a start without faults.
+/// A node: its engine and its state machine. In a large job, most nodes run no
+/// state machine, but act like one in a start without faults.
 class ScaleNode {
  public:
   ScaleNode(
@@ -195,10 +195,10 @@ class ScaleNode {
   std::mutex mutex_;
   std::unique_ptr<NodeStateMachine> machine_;
   std::vector<std::string> outbox_;
-  std::set<std::string> first_; // nodes
+  std::set<std::string> first_; // ids of nodes
 };
 
-/// Sets small stacks for threads, and the maximum number of open files.
+/// Sets small stacks for threads, and raises the limit of open files.
 inline void allow_many() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -217,7 +217,7 @@ class ScaleJob {
   ScaleJob(int count, NodeOptions options, const MakeEngine& make_engine)
       : options_(std::move(options)), make_engine_(make_engine), nodes_(count) {
     options_.least = options_.most = count;
-    options_.node_timeout = std::chrono::minutes(5); // on few processors
+    options_.node_timeout = std::chrono::minutes(5); // for few processors
     options_.join_timeout = std::chrono::hours(1);
   }
 
