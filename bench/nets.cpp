@@ -106,7 +106,7 @@ Net make_net(const std::string& name) {
     return net_of(
         std::make_shared<Transformer>(6, 1024), torch::randn({8, 256, 1024}));
   }
-  TORCH_CHECK_VALUE(name == "resnet18", "no net is called '", name, "'");
+  TORCH_CHECK_VALUE(name == "resnet18", "unknown net '", name, "'");
   return net_of(std::make_shared<ResNet>(18), torch::randn({4, 3, 32, 32}));
 }
 

@@ -22,7 +22,8 @@ PythonPeer::PythonPeer() {
   TORCH_CHECK(
       available() &&
           socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
-      "there is no Python peer");
+      "cannot start the Python peer: DDP_PYTHON is not set, or a socket pair "
+      "cannot be created");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
@@ -49,7 +50,7 @@ double PythonPeer::tell(const std::string& line) const {
   std::string answer;
   for (char c = 0; c != '\n'; answer += c) {
     TORCH_CHECK(
-        read(socket_, &c, 1) == 1, "the Python peer ended at '", line, "'");
+        read(socket_, &c, 1) == 1, "the Python peer ended during '", line, "'");
   }
   return std::stod(answer);
 }

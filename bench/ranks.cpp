@@ -73,7 +73,7 @@ void be_a_rank(const std::string& backend) {
 /// The forks begin together, when this process closes its end of `gate`.
 pid_t fork_rank(int rank, const int (&gate)[2], const std::string& backend) {
   const pid_t child = fork();
-  TORCH_CHECK(child >= 0, "rank ", rank, " could not be forked");
+  TORCH_CHECK(child >= 0, "cannot fork rank ", rank);
   if (child == 0) {
     close(gate[1]);
     char byte = 0;
@@ -101,7 +101,7 @@ void measure_ranks(const Arguments& arguments) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", arguments.at(2).c_str(), 1);
   int gate[2];
-  TORCH_CHECK(pipe(gate) == 0, "no pipe");
+  TORCH_CHECK(pipe(gate) == 0, "cannot create a pipe");
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < size; ++rank) {
     ranks.push_back(fork_rank(rank, gate, arguments.at(1)));

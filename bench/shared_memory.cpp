@@ -14,7 +14,7 @@ at::Tensor shared_tensor(
     int64_t count,
     at::ScalarType dtype) {
   const int file = memfd_create("ddp_bench", MFD_CLOEXEC);
-  TORCH_CHECK(file >= 0, "no shared memory");
+  TORCH_CHECK(file >= 0, "cannot create shared memory");
   const auto path =
       group.broadcast(c10::str("/proc/", getpid(), "/fd/", file)); // rank 0's
   auto tensor = at::from_file(path, /*shared=*/true, count, dtype);

@@ -106,7 +106,7 @@ void measure_steps(const Arguments& arguments) {
   if (PythonPeer::available()) {
     setting.python.emplace();
   } else if (setting.gloo.rank() == 0) {
-    std::printf("no Python: DDP_PYTHON is not set\n");
+    std::printf("skipped the Python peer: DDP_PYTHON is not set\n");
   }
   const std::string suffix = setting.gloo.size() == 1 ? "_alone" : "";
   for (size_t i = 1; i < arguments.size(); ++i) {

@@ -117,8 +117,8 @@ void check_replicas(
       TORCH_WARN(detail::format(
           "ddp: in this checkpoint, which has rank 0's values, {}\n"
           "Do all ranks train this net, with a Reducer that still exists, and "
-          "with the same optimizer and learning rate, and does local SGD "
-          "average before it saves? DDP_CHECK_REPLICAS=0 turns this check off",
+          "with the same optimizer and learning rate? Does local SGD "
+          "average before the save? DDP_CHECK_REPLICAS=0 turns this check off",
           error.what_without_backtrace()));
     }
   }

@@ -12,7 +12,8 @@
 #include <numeric>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors files are little-endian, and the machine must be, too"
+#error \
+    "safetensors files are little-endian: a little-endian machine is required"
 #endif
 
 namespace ddp {

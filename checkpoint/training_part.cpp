@@ -168,7 +168,7 @@ TrainingPart per_rank_part(
     }
     return [name, saved = states.size(), size = group.size()] {
       TORCH_WARN(detail::format(
-          "ddp: '{}' was saved on {} ranks and is not loaded on {}",
+          "ddp: '{}' was saved on {} ranks, so it is not loaded on {} ranks",
           name,
           saved,
           size));
@@ -188,7 +188,8 @@ Commits plan_parts(
   for (const auto& part : parts) {
     const auto found = dict.find(part.name);
     if (found == dict.end() && part.optional) {
-      TORCH_WARN("ddp: '", part.name, "' is not in the state: not loaded");
+      TORCH_WARN(
+          "ddp: '", part.name, "' is not in the state, so it is not loaded");
       continue;
     }
     DDP_CHECK_VALUE(

@@ -43,6 +43,6 @@ struct RankPage {
 static_assert(
     std::atomic<uint32_t>::is_always_lock_free &&
         sizeof(std::atomic<uint32_t>) == sizeof(uint32_t),
-    "the kernel waits for these");
+    "a futex needs a lock-free atomic of 32 bits");
 
 } // namespace ddp

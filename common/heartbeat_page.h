@@ -35,8 +35,10 @@ struct HeartbeatPage {
 static_assert(
     std::atomic<uint64_t>::is_always_lock_free &&
         std::atomic<char>::is_always_lock_free,
-    "the page is shared between processes");
-static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
+    "atomics in shared memory must be lock-free");
+static_assert(
+    sizeof(HeartbeatPage) == 248,
+    "ranks and ddprun share this layout");
 
 /// Separates a bucket's step from the number of its Reducer in an activity, if
 /// a program has several Reducers.

@@ -34,7 +34,8 @@ constexpr int64_t kFloats = 1024 * 1024;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
-  TORCH_CHECK(value != nullptr, name, " is not set: start this by ddprun");
+  TORCH_CHECK(
+      value != nullptr, name, " is not set: start this program with ddprun");
   return value;
 }
 
@@ -180,7 +181,7 @@ bool check(int port) {
           addresses[i] + " port " + ports[i] + "\n";
     } else if (!leads_to(hosts[i], port_there, other)) {
       problems += hosts[rank] + ": the name " + hosts[i] +
-          " does not resolve to it (" + addresses[i] + " does)\n";
+          " does not lead to that node (" + addresses[i] + " does)\n";
     }
   }
   if (versions[rank] != versions[0]) {
@@ -192,7 +193,7 @@ bool check(int port) {
       addresses[rank].c_str(),
       versions[rank].c_str(),
       offset,
-      std::abs(offset) > kClockTolerance ? " (warning: it differs)" : "",
+      std::abs(offset) > kClockTolerance ? " (warning: the clock differs)" : "",
       problems.c_str());
   std::fflush(stdout);
   const auto all = exchange("problems", problems);

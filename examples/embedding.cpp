@@ -159,17 +159,18 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("An embedding that all ranks share and keep equal.");
+  CLI::App app("Trains an embedding that all ranks share.");
   app.add_option("--rnn", arguments.rnn, "the layer after the embedding")
       ->check(CLI::IsMember({"linear", "gru", "lstm"}));
   app.add_flag(
       "--sparse",
       arguments.sparse,
-      "gradients have the touched rows only, and only these are sent");
+      "make gradients sparse: only the touched rows are sent");
   app.add_flag(
-      "--disjoint", arguments.disjoint, "no two ranks see the same word");
+      "--disjoint", arguments.disjoint, "give no two ranks the same word");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", arguments.batch_size, "of all ranks together")
+  app.add_option(
+         "--batch-size", arguments.batch_size, "samples of all ranks together")
       ->check(CLI::Range(int64_t{1}, kWords));
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] { train(arguments); });

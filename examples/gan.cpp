@@ -135,10 +135,12 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("A generator and a discriminator, trained against each other.");
-  app.add_option("folder", arguments.folder, "of the checkpoints")->required();
+  CLI::App app("Trains a generator and a discriminator against each other.");
+  app.add_option("folder", arguments.folder, "folder of the checkpoints")
+      ->required();
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", arguments.batch_size, "of all ranks together")
+  app.add_option(
+         "--batch-size", arguments.batch_size, "samples of all ranks together")
       ->check(CLI::PositiveNumber);
   app.add_option("--save-every", arguments.save_every, "steps")
       ->check(CLI::PositiveNumber);

@@ -142,15 +142,19 @@ void infer(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   std::string input_device = "cpu";
-  CLI::App app("Forwards a batch of rank 0 on all ranks.");
-  app.add_option("--batch-size", arguments.batch_size, "for the measurement")
+  CLI::App app("Runs forward on all ranks with a batch of rank 0.");
+  app.add_option(
+         "--batch-size", arguments.batch_size, "samples of the measured batch")
       ->check(CLI::PositiveNumber);
-  app.add_option("--width", arguments.width, "of the layers that are measured")
+  app.add_option("--width", arguments.width, "width of the measured layers")
       ->check(CLI::PositiveNumber);
-  app.add_option("--repeats", arguments.repeats, "forwards that are timed")
+  app.add_option(
+         "--repeats", arguments.repeats, "number of timed forward passes")
       ->check(CLI::PositiveNumber);
   app.add_flag(
-      "--all", arguments.result_on_all, "all ranks get the result, not rank 0");
+      "--all",
+      arguments.result_on_all,
+      "send the result to all ranks, not only to rank 0");
   app.add_option(
       "--input-device",
       input_device,

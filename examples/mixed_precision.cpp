@@ -78,10 +78,12 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Training in half precision.");
+  CLI::App app("Trains in half precision.");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_option(
-         "--dtype", arguments.dtype, "unset: float16 on a GPU, else bfloat16")
+         "--dtype",
+         arguments.dtype,
+         "default: float16 on a GPU, bfloat16 on the CPU")
       ->check(CLI::IsMember({"float16", "bfloat16"}));
   app.add_option(
       "--overflow-at",

@@ -56,7 +56,7 @@ DevicePair choose_devices(const std::string& wanted) {
       size,
       " processes on this host need ",
       2 * size,
-      " GPUs, two each, but there are ",
+      " GPUs, two each, but the number of GPUs is ",
       gpus);
   const auto gpu = [&](int64_t index) {
     return torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(index));
@@ -133,14 +133,15 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("A net in two parts, on two devices of each process.");
-  app.add_option("path", arguments.path, "of the checkpoint")->required();
+  CLI::App app("Trains a net in two parts, on two devices of each process.");
+  app.add_option("path", arguments.path, "path of the checkpoint")->required();
   app.add_option("--device", arguments.device, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--layers", arguments.layers, "of each part")
+  app.add_option("--layers", arguments.layers, "layers of each part")
       ->check(CLI::PositiveNumber);
   app.add_option("--width", arguments.width)->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", arguments.batch_size, "of all ranks together")
+  app.add_option(
+         "--batch-size", arguments.batch_size, "samples of all ranks together")
       ->check(CLI::PositiveNumber);
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

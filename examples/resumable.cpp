@@ -87,8 +87,9 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("A run that can be stopped at any moment and resumes.");
-  app.add_option("folder", arguments.folder, "of the checkpoints")->required();
+  CLI::App app("Trains a net, and resumes if it was stopped at any time.");
+  app.add_option("folder", arguments.folder, "folder of the checkpoints")
+      ->required();
   app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
   app.add_option("--save-every", arguments.save_every, "steps")
       ->check(CLI::PositiveNumber);

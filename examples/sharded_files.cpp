@@ -115,8 +115,11 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains on memory-mapped files, data-parallel.");
   app.add_option("--data", arguments.data, "folder of *.shard")->required();
-  app.add_option("--make", arguments.make, "first write this many files");
-  app.add_option("--records", arguments.records, "in each file that is written")
+  app.add_option("--make", arguments.make, "number of files to write first");
+  app.add_option(
+         "--records",
+         arguments.records,
+         "records in each file that --make writes")
       ->check(CLI::PositiveNumber);
   app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
   app.add_option("--batch-size", arguments.batch_size, "records per rank")

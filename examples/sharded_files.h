@@ -32,7 +32,7 @@ class MappedShards : public torch::data::datasets::
       }
     }
     TORCH_CHECK(
-        !paths_.empty(), "there are no files *.shard in '", folder, "'");
+        !paths_.empty(), "the folder '", folder, "' has no *.shard files");
     std::sort(paths_.begin(), paths_.end()); // the same on all ranks
     for (const auto& path : paths_) {
       const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));

@@ -54,7 +54,7 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Fits a sine, in as many processes as you like.");
+  CLI::App app("Fits a sine function in several processes.");
   app.add_option("--processes", arguments.processes)
       ->check(CLI::PositiveNumber);
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);

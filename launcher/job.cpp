@@ -55,9 +55,9 @@ void choose_threads(Job* job) {
   job->environment.omp_threads = threads;
   if (threads > 0) {
     job->notes.push_back(
-        "OMP_NUM_THREADS is not set: " + std::to_string(threads) +
-        " for each of " + std::to_string(ranks) + " ranks on " +
-        std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs"));
+        "OMP_NUM_THREADS is not set, so ddprun sets it to " +
+        std::to_string(threads) + " for each of " + std::to_string(ranks) +
+        " ranks on " + std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs"));
   }
 }
 

@@ -76,7 +76,7 @@ ShardedSampler::ShardedSampler(
       num_replicas - 1);
   DDP_CHECK_VALUE(
       length > 0,
-      "{}: there are no samples to draw from; is the dataset empty, or its "
+      "{}: the number of samples is 0; is the dataset empty, or its "
       "path wrong?",
       name);
   order_.size = share_after(0);
@@ -192,7 +192,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
     }
     DDP_CHECK(
         order_.loop == shared_->loops || !shared_->advances,
-        "{}: a loop over a copy of this sampler began during this one, so "
+        "{}: a loop over a copy of this sampler began during this loop, so "
         "advance() is ambiguous: use a separate sampler for the inner loop",
         name_);
   }
@@ -260,8 +260,8 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
     const auto saved = value_of(state, name);
     DDP_CHECK_VALUE(
         saved == value,
-        "{}: the saved state has another sequence: {} was {} there and is {} "
-        "here",
+        "{}: the saved state is of another sequence: {} is {} in the state and "
+        "{} in this sampler",
         name_,
         name,
         saved,
@@ -283,7 +283,7 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto done = value_of(state, "samples_done");
   DDP_CHECK_VALUE(
       0 <= done && static_cast<size_t>(done) <= length_,
-      "{}: the saved state has {} of {} samples done",
+      "{}: the saved number of processed samples is {}, expected 0 to {}",
       name_,
       done,
       length_);

@@ -38,7 +38,7 @@ void StackedTensor::put(
       sample.sizes() == tensor_.sizes().slice(1) &&
           sample.dtype() == tensor_.dtype(),
       "data loader: samples cannot be stacked: sample {} is {}{}, but another "
-      "of its batch is {}{}",
+      "sample of the batch is {}{}",
       index,
       sample.toString(),
       sample.sizes(),

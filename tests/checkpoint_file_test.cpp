@@ -153,7 +153,7 @@ FOLDER_TEST("a safetensors file's tree is checked") {
   CHECK_THAT(reading("{\"tensor\":1}"), Has("not a tree of values"));
   CHECK_THAT(reading("{\"tensor\":\"w\"}"), Has("no tensor 'w'"));
   CHECK_THAT(reading("{\"a\":1}"), Has("unknown object 'a'"));
-  CHECK_THAT(reading("{}"), Has("object with 0 keys"));
+  CHECK_THAT(reading("{}"), Has("an object has 0 keys"));
   CHECK_THAT(reading("{\"tuple\":1}"), Has("expected an array"));
   CHECK_THAT(reading("{\"dict\":[1]}"), Has("not a pair of key and value"));
   CHECK_THAT(reading("{\"dict\":[[1,1],[1,1]]}"), Has("the key 1 twice"));

@@ -183,7 +183,7 @@ TEST_CASE("a backend's reason is told without its way through ranks") {
   const std::vector<std::pair<std::string, std::string>> reasons{
       {left, left},
       {"all_reduce of 8 bytes over shm on rank 2 of 3 failed: " + left, left},
-      {"all_reduce over shm on rank 2 of 3 failed: rank 0 gave up: all_reduce "
+      {"all_reduce over shm on rank 2 of 3 failed: rank 0 failed: all_reduce "
        "over shm on rank 0 of 3 failed: " +
            left,
        left},

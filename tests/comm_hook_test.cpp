@@ -223,7 +223,7 @@ RANKS_TEST("a hook serves one Reducer at a time") {
   REQUIRE_THROWS_WITH(
       make(other),
       Has("MeanHook already belongs to another Reducer",
-          "create one for each"));
+          "create one hook for each Reducer"));
   REQUIRE(averages(parameter)); // it is still usable
   Reducer copied({other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
   REQUIRE(averages(other));

@@ -304,7 +304,7 @@ RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
            std::make_shared<HookChain>(Hooks{std::make_shared<NoopHook>()})}) {
     REQUIRE_THROWS_WITH(
         start(hook),
-        Has("check_divergence_every: with this comm_hook ranks have different "
+        Has("check_divergence_every: with this comm_hook, ranks have different "
             "gradients"));
   }
   REQUIRE_NOTHROW(start(std::make_shared<HookChain>(

@@ -233,7 +233,7 @@ TEST_CASE("samples that cannot be stacked are named") {
   auto iterator = shapes->begin();
   REQUIRE_THROWS_WITH(
       ++iterator,
-      Has("sample 7 is CPUFloatType[3], but another of its batch is "
+      Has("sample 7 is CPUFloatType[3], but another sample of the batch is "
           "CPUFloatType[2]"));
   auto dtypes = loader_of(DataLoaderOptions(4).workers(0), [](size_t index) {
     return torch::zeros({2}, index ? torch::kFloat : torch::kInt);

@@ -54,7 +54,8 @@ TEST_CASE("DistributedSampler refuses a rank that is none") {
   CHECK_THROWS_AS(DistributedSampler(10, 4, -1), c10::ValueError);
   CHECK_THROWS_AS(DistributedSampler(10, 0, 0), c10::ValueError);
   CHECK_THROWS_WITH(DistributedSampler(10, -2, 0), Has("num_replicas is -2"));
-  CHECK_THROWS_WITH(DistributedSampler(0, 3, 1), Has("there are no samples"));
+  CHECK_THROWS_WITH(
+      DistributedSampler(0, 3, 1), Has("the number of samples is 0"));
 }
 
 TEST_CASE("DistributedSampler takes the rank from a group") {

@@ -14,13 +14,13 @@ RANKS_TEST(
   const auto start = Clock::now();
   if (group.rank() == 1) {
     detail::report_failure(group, "no memory for a bucket");
-    REQUIRE_THAT(all_reduce_error(group), Has("this rank gave up"));
+    REQUIRE_THAT(all_reduce_error(group), Has("this rank failed"));
   } else {
     const auto error = all_reduce_error(group);
     REQUIRE_THAT(error, Has("rank 1 of 4", "no memory for a bucket"));
     REQUIRE_THAT(
         all_reduce_error(group),
-        Has("failed before", "no memory for a bucket"));
+        Has("already failed", "no memory for a bucket"));
   }
   REQUIRE(seconds_since(start) < 5);
   meet_at_store(group, {"0", "1", "2", "3"});

@@ -78,7 +78,7 @@ TEST_CASE("a scaler's calls in the wrong order are refused") {
   CHECK_THROWS_WITH(scaler.unscale_(optimizer), Has("before the first scale"));
   CHECK_THROWS_WITH(scaler.update(), Has("before the first scale"));
   scaler.scale(torch::ones({1}));
-  CHECK_THROWS_WITH(scaler.update(), Has("without a step"));
+  CHECK_THROWS_WITH(scaler.update(), Has("before step()"));
   CHECK_THROWS_WITH(scaler.step(optimizer), Has("have no gradients"));
   scaler = GradScaler();
   training.backward(scaler, 1);

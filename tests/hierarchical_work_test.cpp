@@ -186,7 +186,7 @@ TEST_CASE("the first failure of a part is that of all later operations") {
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { fakes.backend->barrier({}); },
            [&] { fakes.backend->send(tensors, 1, 0); }}) {
-    REQUIRE_THAT(error_of(call), Has("failed before", "the cable is gone"));
+    REQUIRE_THAT(error_of(call), Has("already failed", "the cable is gone"));
   }
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
   REQUIRE_THAT(
       refusal_of(outcome),
       Has("according to RANK and WORLD_SIZE, this is rank 1 of 3, but "
-          "according to MPI rank 0 of 1"));
+          "according to MPI, it is rank 0 of 1"));
 }
 
 TEST_CASE("a program that has MPI going gets its group over MPI or beside it") {

@@ -308,7 +308,7 @@ TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
             [&] { backend->allreduce(summed)->wait(); });
       };
       REQUIRE_THAT(error_of(tensors), Has("dtype, sizes or the number"));
-      REQUIRE_THAT(error_of(behind), Has("the group failed before"));
+      REQUIRE_THAT(error_of(behind), Has("the group has already failed"));
       whole->barrier({})->wait();
     }
   });

@@ -160,10 +160,10 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
     group_of(state).insert_or_assign("decoupled_weight_decay", true);
   });
   refuse_changed(
-      "group 0 has 3 parameters here and 2 in the state",
+      "group 0 has 3 parameters in this optimizer and 2 in the state",
       [&](IValue& state) { group_of(state).at("params").toList().pop_back(); });
   refuse_changed(
-      "parameter 2: 'exp_avg_sq' has shape [5], but its parameter [4]",
+      "parameter 2: 'exp_avg_sq' has shape [5], but its parameter has [4]",
       [&](IValue& state) {
         of_parameter(state, 2).insert_or_assign(
             "exp_avg_sq", torch::zeros({5}));

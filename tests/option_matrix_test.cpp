@@ -351,7 +351,7 @@ std::string refusal(const std::string& first, const std::string& second) {
              "out differ between ranks";
     }
     if (second == "join()") {
-      return "join: with skip_all_reduce_unused_params all ranks must use the "
+      return "join: with skip_all_reduce_unused_params, all ranks must use the "
              "same parameters";
     }
   }

@@ -247,7 +247,7 @@ RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
   net->seen.clear();
   REQUIRE_THAT(
       error(net, torch::ones({3, 32}), nowhere),
-      Has("ranks 0-2: there is no rank 7 in a group of 3"));
+      Has("ranks 0-2: rank 7 does not exist in a group of 3"));
   REQUIRE(net->seen.empty());
 
   const auto device = group.rank() == 2 ? torch::kMeta : torch::kCPU;

@@ -188,7 +188,7 @@ RANKS_TEST("a mistake on one rank is told to the others") {
     options.parameters_to_ignore({"lefd.bias"});
   }
   REQUIRE_THROWS_WITH(
-      Reducer(net, group, options), Has("there is no 'lefd.bias'"));
+      Reducer(net, group, options), Has("is named 'lefd.bias'"));
 }
 
 } // namespace ddp::test::python_construction_test

@@ -228,14 +228,18 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
   };
   refuse_of(
       std::make_shared<UnevenNet>(),
-      "number 0 is first.weight [513, 7] in the state, and a.weight [31, 29] "
-      "here");
+      "parameter 0 is first.weight [513, 7] in the state, and a.weight [31, "
+      "29] in this Reducer");
   auto parameters = ShuffledNet().named_parameters();
   parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
-  refuse_of(parameters, "number 10 is f [2] in the state, and missing here");
+  refuse_of(
+      parameters,
+      "parameter 10 is f [2] in the state, and missing in this Reducer");
   auto fewer = ShuffledNet().named_parameters();
   fewer.erase("e.bias");
-  refuse_of(fewer, "number 9 is missing in the state, and e.bias [23] here");
+  refuse_of(
+      fewer,
+      "parameter 9 is missing in the state, and e.bias [23] in this Reducer");
 
   Run trained(group, small_buckets());
   trained.train_to(1);
@@ -261,7 +265,7 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
   Reducer other(sparse, group, small_buckets().sparse_parameters({"a.weight"}));
   REQUIRE_THROWS_WITH(
       other.load_state_dict(good),
-      Has("a.weight is dense in the state, and sparse here"));
+      Has("a.weight is dense in the state, and sparse in this Reducer"));
 }
 
 } // namespace ddp::test::reducer_state_test

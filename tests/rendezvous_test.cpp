@@ -217,7 +217,7 @@ TEST_CASE("a port in use is an error that says what to do") {
                              .world_size(2)
                              .master_addr("127.0.0.1")
                              .master_port(port)),
-      Has("set MASTER_PORT to a free one"));
+      Has("set MASTER_PORT to a free port"));
   close(other);
 }
 

@@ -206,7 +206,7 @@ RANKS_TEST("at the end of training ranks that differ are told of") {
   REQUIRE_THAT(
       said(true),
       Has("at the end of training, after 1 step, the parameter "
-          "bias of rank 2 differs from that of rank 0"));
+          "bias of rank 2 differs from rank 0's"));
   REQUIRE(said(false) == "");
   REQUIRE(
       said(

@@ -130,7 +130,8 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   const auto state = sampler.state_dict();
   DistributedSampler larger(21, 2, 0);
   REQUIRE_THROWS_WITH(
-      larger.load_state_dict(state), Has("length was 20 there and is 21 here"));
+      larger.load_state_dict(state),
+      Has("length is 20 in the state and 21 in this sampler"));
   DistributedSampler other(20, 2, 0, SamplerOptions().seed(1));
   REQUIRE_THROWS_WITH(other.load_state_dict(state), Has("seed was 0"));
   REQUIRE_THROWS_WITH(

@@ -104,8 +104,8 @@ RANKS_TEST("what cannot be scattered is the same error on all ranks") {
       Has(from_1("cannot be sent from meta through cpu: Cannot copy out")));
   REQUIRE(
       error(torch::ones({3}), 3) ==
-      "scatter from rank 3 failed: ranks 0-2: there is no rank 3 in a group "
-      "of 3");
+      "scatter from rank 3 failed: ranks 0-2: rank 3 does not exist in a "
+      "group of 3");
   REQUIRE_FALSE(error(torch::ones({3}), -1).empty());
   REQUIRE(
       error(torch::ones({3}), group.rank() / 2) ==
@@ -121,7 +121,7 @@ RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
   };
   const std::string unlike =
       "gather to rank 2 failed: the shares must agree in dtype and in all "
-      "sizes but the first, but are ";
+      "sizes except the first, but are ";
   // An undefined share, an empty one of another width, and differing ones.
   REQUIRE(
       error(
@@ -137,7 +137,8 @@ RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
       Has("gather to all ranks failed: rank 3: the share has shape []"));
   REQUIRE(
       error(torch::ones({1}), 4) ==
-      "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of 4");
+      "gather to rank 4 failed: ranks 0-3: rank 4 does not exist in a group of "
+      "4");
   REQUIRE_THAT(
       error_on_all(
           group,

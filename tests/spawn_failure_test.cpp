@@ -138,10 +138,9 @@ TEST_CASE("one of several processes cannot spawn") {
       output_of(
           run(with_ddprun(2, {program("spawned"), "2", "sum"}), kLong), 1),
       Has("and WORLD_SIZE=2, this is already one of several processes, and "
-          "each "
-          "would start separate workers: start the program directly, "
-          "without ddprun, torchrun or these variables, or have it call its "
-          "worker function directly if a launcher has started it"));
+          "each would start separate workers: start the program without "
+          "ddprun, torchrun or these variables, or call the worker function "
+          "directly under a launcher"));
 }
 
 TEST_CASE("workers end with a program that is killed") {

@@ -337,7 +337,8 @@ TEST_CASE("a second StopSignal, and what is no signal, are refused") {
     REQUIRE(own_calls-- == 1);
   }
   StopSignal stop{ProcessGroup()};
-  REQUIRE_THROWS_WITH(StopSignal(ProcessGroup()), Has("already has one"));
+  REQUIRE_THROWS_WITH(
+      StopSignal(ProcessGroup()), Has("already has a StopSignal"));
   raise(SIGTERM);
   REQUIRE(stop.requested()); // the first one still works
 }

@@ -79,7 +79,7 @@ RANKS_TEST("the summary shows each module's parameters and buckets") {
       Has("\nreductions  2 by ddp::AllReduceHook\n",
           "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n",
           "\nbackward ",
-          "\nof 2 timed backwards\n") &&
+          "\nof 2 timed backward passes\n") &&
           !Has("\nforward "));
 }
 

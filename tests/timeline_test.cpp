@@ -343,7 +343,7 @@ FOLDER_TEST("ddp-timeline says which file is of no use") {
       Has("no/trace.json: cannot be written"));
   CHECK(
       output_of(ddp_timeline({first, "-o", folder / "trace.json"})) ==
-      "ddp-timeline: note: files of 1 of 3 ranks\n");
+      "ddp-timeline: note: the files are from 1 of 3 ranks\n");
 }
 
 } // namespace ddp::test::timeline_test

@@ -73,13 +73,13 @@ TEST_CASE("Names that are not on the list are refused") {
       {"c__torch__\nModule\n)\x81q\0h\0b"s, "of an archive are a dict"},
       {"\x82\1", "copyreg"},
       {"P0\n", "a persistent id that is text"},
-      {"ctorch\nfloat32\n)R", "torch.float32: this library does not call"},
+      {"ctorch\nfloat32\n)R", "torch.float32: this library does not support"},
       {"ctorch\nFloatStorage\n", "contains 'torch.FloatStorage'"},
       {unicode("os.system") + ")R", "expected a function to call"},
       {"\x8f", "a set"},
       {"C\1a", "bytes"},
       {"\x8b\x09\0\0\0"s, "an integer of more than 64 bits"},
-      {"\x8a\x09" + std::string(9, '\x7f'), "an integer of 72 bits"},
+      {"\x8a\x09" + std::string(9, '\x7f'), "an integer has 72 bits"},
   });
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("Persistent ids are of storages alone") {
       {"K\1Q", "expected a tuple as persistent id"},
       {unicode("0") + "Q", "expected a tuple as persistent id"},
       {")Q", "a persistent id has 0 values, expected 5"},
-      {"(" + unicode("module") + "NNNNtQ", "of the kind 'module'"},
+      {"(" + unicode("module") + "NNNNtQ", "has the kind 'module'"},
       {"(" + inner + "NNNNtQ", "kind, found a storage"},
       {"(" + unicode("storage") + "cos\nsystem\n", "'os.system'"},
       {"(" + unicode("storage") + inner + unicode("0") + unicode("cpu") +
@@ -171,7 +171,7 @@ TEST_CASE("Tensors stay within their storage") {
       {tensor_of(kZero, "K\0"s + huge + huge + "\x87", "K\1K\1K\1\x87"),
        "63 bits"},
       {tensor_of(kZero, kFour, ")"), "sizes [4], but strides []"},
-      {tensor_of(kZero, dimensions, dimensions), "a tensor of 65 dimensions"},
+      {tensor_of(kZero, dimensions, dimensions), "a tensor has 65 dimensions"},
       {tensor_of("\x88", kFour, kOne), "found a bool"},
       {tensor_of(kZero, "]", kOne), "size, found a list"},
       {tensor_of(kZero, kFour, kOne, "\x89"), "it has 5 arguments"},
@@ -205,7 +205,7 @@ TEST_CASE("Pickles that are no sense are refused") {
       {"]a", "the stack is empty"},
       {"](a", "the stack has 0 values, the opcode needs 1"},
       {"}Na", "appends to a"},
-      {"Nt", "there is no mark"},
+      {"Nt", "the stack has no mark"},
       {"}(Nu", "a key of a dict has no value"},
       {"](NNu", "sets items of a list"},
       {"]}b", "set attributes of a list"},

@@ -125,7 +125,7 @@ TEST_CASE("read_checkpoint_file refuses Python's other values") {
       {"bytes", {"'_codecs.encode'", "it has bytes"}},
       {"bytearray", {"'__builtin__.bytearray'", "it has a bytearray"}},
       {"complex", {"'__builtin__.complex'", "'builtins.complex'"}},
-      {"large", {"an integer of 72 bits"}},
+      {"large", {"an integer has 72 bits"}},
       {"dtype", {"contains 'torch.float32'"}},
       {"device", {"'torch.device'"}},
       {"storage", {"contains a storage"}},

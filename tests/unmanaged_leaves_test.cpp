@@ -200,8 +200,8 @@ TEST_CASE("a clone that calls its original's branch is recognized") {
   const auto input = torch::randn({5, 3});
   const auto loss = [&] { return clone->forward(input).sum(); };
   const std::string claim =
-      "They look like the originals of 'branch.weight', 'branch.bias', which "
-      "this backward does not reach:";
+      "These tensors look like the originals of 'branch.weight', "
+      "'branch.bias', which this backward does not reach:";
   SECTION("by all leaves") {
     const auto text = second_report(leaves, loss);
     REQUIRE_THAT(

@@ -327,7 +327,7 @@ RANKS_TEST(
         told,
         Has("has waited for 2 s in " + (criticised ? of_critic : of_generator),
             "and is in " + (criticised ? of_generator : of_critic),
-            "run the backwards of all of them, equally "
+            "run the backward passes of all of them, equally "
             "often and in the same order"));
   }
 }

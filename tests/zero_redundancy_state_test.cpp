@@ -88,7 +88,7 @@ TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
     REQUIRE_THROWS_WITH(
         loaded.load_state_dict(others), Has("was not saved by rank"));
     REQUIRE_THROWS_WITH(
-        load_optimizer_state(plain, others), Has("one rank's part"));
+        load_optimizer_state(plain, others), Has("one rank's shard"));
   });
   ranks(2, [file](ProcessGroup group) {
     const auto net = start_net();

@@ -45,8 +45,8 @@ c10::IValue flattened(const c10::IValue& content) {
     }
     DDP_CHECK_VALUE(
         value.isTensor(),
-        "--flat requires tensors, but '{}' is not one; select a part of the "
-        "file with --entry",
+        "--flat requires tensors, but '{}' is not a tensor; select a part of "
+        "the file with --entry",
         name);
     tensors.insert(name, value.toTensor().detach()); // as Python's state_dict
   }
@@ -73,15 +73,18 @@ void add_convert(CLI::App& app, int& /*exit_code*/) {
   const auto options = std::make_shared<ConvertOptions>();
   command->add_option("IN", options->input)->required()->type_name("");
   command
-      ->add_option("OUT", options->output, "ends in .pt, .pth or .safetensors")
+      ->add_option(
+          "OUT", options->output, "output file (.pt, .pth or .safetensors)")
       ->required()
       ->type_name("");
   command
       ->add_option(
-          "--entry", options->entry, "only this entry, such as \"model\"")
+          "--entry",
+          options->entry,
+          "convert only this entry, such as \"model\"")
       ->type_name("NAME");
   command->add_flag(
-      "--flat", options->flat, "one dict of tensors with dotted names");
+      "--flat", options->flat, "write one dict of tensors with dotted names");
   command->footer(
       "torch::save writes a module as nested dicts; --flat converts them to "
       "the form\n"

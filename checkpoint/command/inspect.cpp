@@ -165,9 +165,9 @@ void add_inspect(CLI::App& app, int& /*exit_code*/) {
       app.add_subcommand("inspect", "Lists the contents of a checkpoint.");
   const auto options = std::make_shared<InspectOptions>();
   command->add_option("FILE", options->file)->required()->type_name("");
-  command->add_flag("--json", options->json, "for programs, as JSON");
+  command->add_flag("--json", options->json, "print JSON, for programs");
   command->footer(
-      "The tensors' contents are not read: `verify` does that.\n\n"
+      "Does not read the contents of tensors; `verify` reads them.\n\n"
       "Example: ddp-checkpoint inspect training.pt");
   command->callback([options] { inspect(*options); });
 }

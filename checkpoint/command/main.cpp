@@ -22,8 +22,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "ddp-checkpoint " DDP_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Files are those of Python's torch.save, LibTorch's torch::save, "
-      "safetensors, and\n"
+      "Supports files of Python's torch.save, LibTorch's torch::save, "
+      "safetensors and\n"
       "ddp. For details: ddp-checkpoint SUBCOMMAND --help");
   add_inspect(app, exit_code);
   add_verify(app, exit_code);

@@ -97,9 +97,9 @@ void add_strip_prefix(CLI::App& app, int& /*exit_code*/) {
       ->add_option("--prefix", options->prefix, "the prefix (default module.)")
       ->type_name("PREFIX");
   command->footer(
-      "It changes the names in weights and in each entry of a training, such "
-      "as "
-      "its\n\"model\", but not an optimizer's state.\n\n"
+      "Changes the names in weights and in each entry of a training state, "
+      "such "
+      "as\n\"model\", but not those in an optimizer's state.\n\n"
       "Example: ddp-checkpoint strip-prefix wrapped.pt plain.pt");
   command->callback([options] { strip_prefix(*options); });
 }

@@ -14,7 +14,7 @@ const char* verified(const FileInfo& info) {
   if (info.has_checksums) {
     return "by checksums of every byte";
   }
-  return info.is_safetensors ? "the header only (it has no checksums)"
+  return info.is_safetensors ? "the header only (the file has no checksums)"
                              : "by CRC-32 of its values";
 }
 

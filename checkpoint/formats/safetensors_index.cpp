@@ -28,7 +28,7 @@ WeightMap read_weight_map(const std::string& path) {
   const FileSource file(path);
   DDP_CHECK(
       file.size() <= kMaxIndexBytes,
-      "not an index: it has {} bytes, at most {} are allowed",
+      "not an index: it has {} bytes, but the maximum is {}",
       file.size(),
       kMaxIndexBytes);
   const auto index =

@@ -106,7 +106,7 @@ IValue unflatten_dict(
   }
   DDP_CHECK(
       dict_slots(keys) <= kMaxSlotsPerKey * (1 + keys.size()),
-      "a dict has keys chosen to collide");
+      "too many keys of a dict collide");
   auto dict = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
     DDP_CHECK(
@@ -119,7 +119,7 @@ IValue unflatten_dict(
 }
 
 IValue unflatten_object(const Json& node, const StateDict& tensors, int depth) {
-  DDP_CHECK(node.size() == 1, "object with {} keys, not 1", node.size());
+  DDP_CHECK(node.size() == 1, "an object has {} keys, expected 1", node.size());
   const auto& kind = node.begin().key();
   const auto& content = node.begin().value();
   if (kind == kTensorKind) {

@@ -90,7 +90,7 @@ void check_depth(int depth) {
   constexpr int kMaxDepth = 100;
   DDP_CHECK_VALUE(
       depth < kMaxDepth,
-      "its values are nested more than {} deep, or contain themselves",
+      "its values are nested more than {} levels deep, or contain themselves",
       kMaxDepth);
 }
 

@@ -45,12 +45,12 @@ void* open(const std::string& path) {
 std::string other_mpi(void* handle) {
   const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
   const auto* own = dlsym(handle, "PMPI_Init");
-  return used == own
-      ? ""
-      : detail::format(
-            "the program uses the MPI in {}, but ddp was built with that in {}",
-            file_of(used),
-            file_of(own));
+  return used == own ? ""
+                     : detail::format(
+                           "the program uses the MPI in {}, but ddp was built "
+                           "with the MPI in {}",
+                           file_of(used),
+                           file_of(own));
 }
 
 Loaded load() {
@@ -91,7 +91,9 @@ const Loaded& loaded() {
 
 const Library& library() {
   DDP_CHECK_VALUE(
-      !loaded().other_mpi, "{}. Build ddp with the program's", loaded().reason);
+      !loaded().other_mpi,
+      "{}. Build ddp with the program's MPI",
+      loaded().reason);
   DDP_CHECK(
       loaded().library,
       "ddp's MPI library cannot be loaded: {}. Build ddp where MPI is "

@@ -19,7 +19,7 @@ c10::intrusive_ptr<c10d::Backend> create(
     c10::Device device) {
   DDP_THROW(
       Error,
-      "backend nccl for device {}: this build of ddp has no CUDA. Build it "
+      "backend nccl for device {}: this build of ddp has no CUDA. Build ddp "
       "where the CUDA toolkit of LibTorch's version is installed, or use "
       "backend gloo",
       device);

@@ -48,7 +48,7 @@ void check(const PowerSGDOptions& options) {
           !(options.use_error_feedback() || options.warm_start()),
       "PowerSGDOptions: start_iteration is {}, expected 2 or more with "
       "use_error_feedback or warm_start: buckets are rebuilt after the first "
-      "backwards",
+      "backward passes",
       options.start_iteration());
   DDP_CHECK_VALUE(
       options.start_iteration() >= 0,

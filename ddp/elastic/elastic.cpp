@@ -131,7 +131,7 @@ std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
 } // namespace
 
 const char* MembershipChanged::what() const noexcept {
-  return "the nodes of the job change (ddp::elastic catches this)";
+  return "the nodes of the job change (ddp::elastic catches this exception)";
 }
 
 struct DDP_LOCAL ElasticRun::Impl {

@@ -70,7 +70,8 @@ class SignalHandlers {
 SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
   DDP_CHECK(
       !taken.exchange(true),
-      "StopSignal: this process already has one: destroy it first");
+      "StopSignal: this process already has a StopSignal: destroy that one "
+      "first");
   came = false;
   struct sigaction action {};
   action.sa_handler = on_stop_signal;

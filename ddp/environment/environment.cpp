@@ -111,7 +111,7 @@ void complete_backend(
       backend.empty() || backend == "auto" || backend == "gloo" ||
           backend == "nccl" || backend == "mpi" || backend == "shm" ||
           backend == "hierarchical",
-      "backend '{}' is not known: use gloo, nccl, mpi, shm, hierarchical or "
+      "backend '{}' is unknown: use gloo, nccl, mpi, shm, hierarchical or "
       "auto",
       backend);
 }

@@ -168,8 +168,8 @@ std::string get(int64_t rank, const std::string& key) {
 [[noreturn]] void fail(const std::string& reason, milliseconds timeout) {
   DDP_THROW(
       DistNetworkError,
-      "rank {}: waiting for all ranks for {} s over PMIx (were all started, "
-      "and do all form a group?) failed: {}",
+      "rank {}: the wait for all ranks over PMIx, with a timeout of {} s, "
+      "failed (were all started, and do all form a group?): {}",
       connection().job.rank,
       timeout.count() / 1000.0,
       reason);

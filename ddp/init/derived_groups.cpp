@@ -102,14 +102,15 @@ std::string address_for_split(const Impl& impl) {
           (impl.backend == "gloo" || impl.backend == "nccl" ||
            impl.backend == "shm"),
       "split: a group from from_c10d with backend {}{} cannot be reconnected. "
-      "Split it by c10d and pass the parts to from_c10d",
+      "Split the group by c10d and pass the parts to from_c10d",
       impl.backend,
       impl.store ? "" : " and no store");
   DDP_CHECK(
       impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "
-      "be reconnected, since their addresses are unknown. Split it by c10d and "
-      "pass the parts to from_c10d, or form it by init_process_group");
+      "be reconnected, since their addresses are unknown. Split the group by "
+      "c10d and pass the parts to from_c10d, or form it by "
+      "init_process_group");
   return detail::kLoopback;
 }
 

@@ -197,7 +197,7 @@ DeviceChoice choose_device(
           reason);
       if (!are_without_gpus(members)) {
         choice.note = detail::format(
-            "training on the CPU, because {} (DDP_DEVICE=cpu requests this)",
+            "training on the CPU, because {} (DDP_DEVICE=cpu requests the CPU)",
             reason);
       }
       choice.backend = choose_cpu_backend(backend, members);

@@ -143,9 +143,9 @@ void check_world(
   DDP_CHECK_VALUE(
       world.rank() == environment.rank &&
           world.size() == environment.world_size,
-      "according to {}, this is rank {} of {}, but according to MPI rank {} of "
-      "{}: use the mpirun of the MPI that ddp was built with, or set "
-      "MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
+      "according to {}, this is rank {} of {}, but according to MPI, it is "
+      "rank {} of {}: use the mpirun of the MPI that ddp was built with, or "
+      "set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
       environment.source,
       environment.rank,
       environment.world_size,
@@ -246,7 +246,7 @@ void check_not_forgotten(
   if (ProcessGroupImpl::of(group).by_default && has_others) {
     TORCH_WARN(detail::format(
         "ddp: a {} was given a group of one, ddp::ProcessGroup(), although "
-        "this process is one of several: {}. Pass it the group that "
+        "this process is one of several: {}. Pass the group that "
         "init_process_group() returned",
         user,
         consequence));

@@ -40,7 +40,7 @@ std::string describe(c10d::ErrorType error, milliseconds timeout) {
           " s (has another rank ended, or made a different call?)");
     default:
       return " because a collective on the GPU failed (has another rank ended? "
-             "NCCL_DEBUG=WARN shows more)";
+             "NCCL_DEBUG=WARN shows details)";
   }
 }
 

@@ -194,7 +194,7 @@ std::vector<std::string> convert_sync_batchnorm(
     } else if (looks_alike(*module)) {
       TORCH_WARN(detail::format(
           "convert_sync_batchnorm: {} ({}) has a buffer running_var, but is "
-          "not a LibTorch batch-norm: it is not synchronised.",
+          "not a LibTorch batch-norm: it is not synchronized.",
           item.key(),
           module->name()));
     }

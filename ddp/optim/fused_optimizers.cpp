@@ -243,8 +243,8 @@ void check_capture(
   DDP_THROW(
       Error,
       "capturing a CUDA graph: the step of FusedAdam and FusedAdamW depends on "
-      "the number of earlier steps, which the host counts, and each replay "
-      "would use that of the capture. Exclude the optimizer's step from the "
+      "the number of earlier steps, which the host counts: each replay would "
+      "use the number from the capture. Exclude the optimizer's step from the "
       "graph, or use FusedSGD");
 }
 

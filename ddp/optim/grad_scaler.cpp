@@ -216,7 +216,7 @@ void GradScaler::update(std::optional<double> new_scale) {
     }
     DDP_CHECK(
         found.defined(),
-        "GradScaler: update() without a step() or unscale_() before it");
+        "GradScaler: update() was called before step() or unscale_()");
     at::_amp_update_scale_(
         scale_,
         growth_tracker_,

@@ -181,7 +181,7 @@ class LoadedFields {
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
         name,
         detail::format(
-            "has shape {}, but its parameter {}",
+            "has shape {}, but its parameter has {}",
             tensor.sizes(),
             parameter_.sizes()));
     value = tensor.detach().to(
@@ -304,10 +304,11 @@ void parse_groups(
     DDP_CHECK_VALUE(
         indices.isList() &&
             indices.toListRef().size() == groups[i].params().size(),
-        "load_optimizer_state: {} has {} parameters here and {} in the state",
+        "load_optimizer_state: {} has {} parameters in this optimizer and {} "
+        "in the state",
         where,
         groups[i].params().size(),
-        indices.isList() ? std::to_string(indices.toListRef().size()) : "no");
+        indices.isList() ? std::to_string(indices.toListRef().size()) : "none");
     for (const IValue& index : indices.toListRef()) {
       DDP_CHECK_VALUE(
           index.isInt(),
@@ -329,8 +330,8 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   const auto dict = dict_at(saved, "it");
   DDP_CHECK_VALUE(
       dict.find(detail::kShard) == dict.end(),
-      "load_optimizer_state: the state is one rank's part of a "
-      "ZeroRedundancyOptimizer's, which only that optimizer can load");
+      "load_optimizer_state: the state is one rank's shard of a "
+      "ZeroRedundancyOptimizer, which only that optimizer can load");
   parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
   const auto states = dict_at(value_at(dict, "state"), "'state'");
   const auto parameters = all_parameters(optimizer);

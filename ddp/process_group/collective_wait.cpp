@@ -142,7 +142,7 @@ void abort_group(
   if (!impl.first_error.reason().empty()) {
     return;
   }
-  impl.first_error.set("this rank gave up: " + text);
+  impl.first_error.set("this rank failed: " + text);
   if (impl.failure_store) {
     impl.failure_store->report(impl.scope, text, kind);
   }
@@ -158,7 +158,8 @@ void look_for_failure(const ProcessGroupImpl& group) {
   const auto own = group.first_error.reason();
   if (!own.empty()) {
     throw WaitFailure{
-        " because another collective did: " + own, WaitFailure::Kind::kKnown};
+        " because another collective failed: " + own,
+        WaitFailure::Kind::kKnown};
   }
   if (!group.failure_store) {
     return;
@@ -173,8 +174,8 @@ void check_usable(const ProcessGroupImpl& group, const char* operation) {
   DDP_CHECK(!group.shut_down, "{}: the process group was shut down", operation);
   const auto reason = group.first_error.reason();
   if (!reason.empty()) {
-    throw PeerError(
-        c10::str(operation, ": the process group failed before: ", reason));
+    throw PeerError(c10::str(
+        operation, ": the process group has already failed: ", reason));
   }
 }
 

@@ -89,7 +89,8 @@ JoinState::JoinState(
   std::set<const Joinable*> listed;
   for (Joinable& each : all) {
     DDP_CHECK_VALUE(
-        !each.join_, "a Reducer or other Joinable is in another Join already");
+        !each.join_,
+        "Join: a Reducer or other Joinable is already in another Join");
     DDP_CHECK_VALUE(
         listed.insert(&each).second,
         "Join: a Reducer or other Joinable is in the list twice");
@@ -123,8 +124,8 @@ void JoinState::run_main_hooks() {
     }
     if (steps == kManySteps) {
       TORCH_WARN(detail::format(
-          "rank {} has had no inputs for {} steps of the others: distribute "
-          "them more evenly",
+          "rank {} has had no inputs for {} steps of the other ranks: "
+          "distribute the inputs more evenly",
           group.rank(),
           kManySteps));
     }

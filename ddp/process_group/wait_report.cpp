@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMaxReasons = 3;
 
 constexpr const char* kBackwardRemedy =
-    ". To take part, a rank runs a backward that reaches a parameter of the "
-    "Reducer, or calls finish_backward()";
+    ". Each rank must run a backward that reaches a parameter of the "
+    "Reducer, or call finish_backward()";
 constexpr const char* kCallRemedy =
     ". All ranks must make the same calls, such as save_checkpoint, in the "
     "same order and with the same shapes";
@@ -26,12 +26,12 @@ constexpr const char* kEndRemedy =
     ". Check the last output of that rank, and how it ended";
 constexpr const char* kBatchesRemedy =
     ". Do all ranks have the same number of batches, and the same number under "
-    "no_sync()? A DistributedSampler ensures the first, drop_last drops the "
-    "remainder, and Reducer::join() lets ranks continue without batches";
+    "no_sync()? A DistributedSampler makes the numbers equal, drop_last drops "
+    "the remainder, and Reducer::join() lets ranks continue without batches";
 
 constexpr const char* kReducersRemedy =
-    ". If a program has several Reducers, all ranks must run the backwards of "
-    "all of them, equally often and in the same order";
+    ". If a program has several Reducers, all ranks must run the backward "
+    "passes of all of them, equally often and in the same order";
 
 bool is_bucket(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;

@@ -24,7 +24,7 @@ class Orphans final : public detail::GradientListener {
           " is not averaged over ranks: its Reducer was destroyed before it "
           "had reduced anything. Was it a temporary (`ddp::Reducer(net, "
           "group);` without a name), or local to a function that has "
-          "returned? Keep it as long as you train");
+          "returned? Keep the Reducer until training ends");
     }
   }
 

@@ -116,7 +116,7 @@ std::vector<size_t> ReducerImpl::trainable_parameters() const {
   }
   DDP_CHECK_VALUE(
       !trainable.empty(),
-      "no parameter requires a gradient: there is nothing to reduce. Construct "
+      "no parameter requires a gradient, so nothing can be reduced. Construct "
       "the Reducer after the parameters, do not freeze all of them, and keep "
       "modules in torch::nn::ModuleList, not in a plain std::vector");
   return trainable;
@@ -134,8 +134,8 @@ void ReducerImpl::claim_hook() {
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook {} already belongs to another Reducer, and would "
-      "mix their state: create one for each, or destroy the other Reducer "
-      "first",
+      "mix their state: create one hook for each Reducer, or destroy the "
+      "other Reducer first",
       hook.describe());
   hook.user_ = &listener();
 }

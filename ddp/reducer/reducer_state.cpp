@@ -89,8 +89,8 @@ void check_same(
     };
     DDP_CHECK_VALUE(
         at(saved) == at(own),
-        "{}the state has different parameters: number {} is {} in the state, "
-        "and {} here",
+        "{}the state has different parameters: parameter {} is {} in the "
+        "state, and {} in this Reducer",
         kLoad,
         i,
         at(saved),
@@ -179,7 +179,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
       DDP_CHECK_VALUE(
           !parameters[index].sparse,
           "{}the state has different parameters: the gradient of {} is dense "
-          "in the state, and sparse here",
+          "in the state, and sparse in this Reducer",
           kLoad,
           parameters[index].name());
     }

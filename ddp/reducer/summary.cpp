@@ -196,7 +196,7 @@ std::string statistics_text(const Statistics& s) {
       s.backward_compute_comm_overlap_time,
       s.avg_backward_compute_comm_overlap_time);
   return table.text() + "\n" + times.text() + "of " + grouped(s.num_timed) +
-      " timed backwards\n";
+      " timed backward passes\n";
 }
 
 } // namespace

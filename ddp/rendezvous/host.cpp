@@ -145,7 +145,7 @@ int listen_at(const std::string& address, int64_t port) {
     DDP_THROW(
         DistNetworkError,
         "rank 0 cannot listen on {} port {}: {}. If another job uses the port, "
-        "set MASTER_PORT to a free one; only one process may have RANK=0",
+        "set MASTER_PORT to a free port; only one process may have RANK=0",
         address,
         port,
         reason);

@@ -84,8 +84,8 @@ std::string different_sizes(
     int64_t rank_0s) {
   return detail::format(
       "the ranks at {} have different WORLD_SIZEs: rank {} has {}, rank 0 has "
-      "{}. Start all with the same, and use a different MASTER_PORT for each "
-      "job",
+      "{}. Start all ranks with the same WORLD_SIZE, and use a different "
+      "MASTER_PORT for each job",
       address,
       rank,
       told,

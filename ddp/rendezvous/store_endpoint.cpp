@@ -111,8 +111,8 @@ std::string address_of(
       DistNetworkError,
       !address.empty(),
       "rank {} of {} on host {} could not reach rank 0 at any of its "
-      "addresses, {}, port {}. Set MASTER_ADDR to one that all hosts reach, "
-      "and MASTER_PORT to a free port there",
+      "addresses, {}, port {}. Set MASTER_ADDR to an address that all hosts "
+      "reach, and MASTER_PORT to a free port there",
       environment.rank,
       environment.world_size,
       host_name(),

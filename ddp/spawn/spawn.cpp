@@ -102,8 +102,7 @@ void check_launch() {
       !source || source->world_size == 1,
       "spawn: according to {}={} and {}={}, this is already one of several "
       "processes, and each would start separate workers: start the program "
-      "directly, without {}, or have it call its worker function directly if a "
-      "launcher has started it",
+      "without {}, or call the worker function directly under a launcher",
       source->rank_name,
       source->rank,
       source->size_name,

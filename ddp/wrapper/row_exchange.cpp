@@ -168,8 +168,8 @@ std::pair<Form, Counts> join(
   }
   DDP_CHECK_VALUE(
       alike,
-      "{} failed: the {}s must agree in dtype and in all sizes but the first, "
-      "but are {}",
+      "{} failed: the {}s must agree in dtype and in all sizes except the "
+      "first, but are {}",
       call,
       noun,
       name_by_ranks(words));
@@ -205,7 +205,7 @@ std::string name_destination(int64_t destination) {
 std::string rank_mistake(int64_t rank, const ProcessGroup& group) {
   return rank >= 0 && rank < group.size()
       ? ""
-      : c10::str("there is no rank ", rank, " in a group of ", group.size());
+      : c10::str("rank ", rank, " does not exist in a group of ", group.size());
 }
 
 at::Tensor scatter_rows(

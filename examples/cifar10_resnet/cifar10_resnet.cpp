@@ -182,7 +182,8 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains a ResNet on CIFAR-10, data-parallel.");
   app.add_option("--depth", arguments.depth, "18, 34, 50, 101 or 152");
-  app.add_option("--data", arguments.data, "contains cifar-10-batches-bin");
+  app.add_option(
+      "--data", arguments.data, "folder that contains cifar-10-batches-bin");
   app.add_option(
       "--folder", arguments.folder, "folder of checkpoints and events");
   app.add_option("--world_size", arguments.world_size, "processes to start");

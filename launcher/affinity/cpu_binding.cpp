@@ -144,7 +144,7 @@ Cpus on_node(const Cpus& cpus, int node) {
     }
     refuse(
         "a GPU is on NUMA node " + std::to_string(node) +
-        ", whose CPUs are not available here (available: CPUs " +
+        ", whose CPUs are not available to ddprun (available: CPUs " +
         number_list(allowed) +
         "); widen the CPU affinity, or choose other GPUs");
   }

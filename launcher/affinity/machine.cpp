@@ -26,7 +26,7 @@ std::vector<int> read_numbers(const std::string& path) {
     throw LaunchError(
         kExitUsage,
         "--numa-binding needs the list of CPUs, but " + path +
-            (line ? " holds '" + *line + "', not a number"
+            (line ? " contains '" + *line + "', not a number"
                   : " cannot be read") +
             "; omit the option, or make /sys visible");
   }
@@ -122,7 +122,7 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
     machine.cpus.push_back(cpu);
   }
   if (machine.cpus.empty()) {
-    throw LaunchError(kExitUsage, "--numa-binding: no CPU is available here");
+    throw LaunchError(kExitUsage, "--numa-binding: no CPU is available");
   }
   machine.gpus = read_gpus(root);
   return machine;

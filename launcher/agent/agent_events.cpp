@@ -24,7 +24,7 @@ constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 // For a file that exists and has execute permission.
 std::string describe_exec_error(int error) {
   if (error == ENOENT) {
-    return "the interpreter it names does not exist";
+    return "the interpreter in its #! line does not exist";
   }
   return std::strerror(error) +
       std::string(error == ENOEXEC ? "; a script starts with a #! line" : "");
@@ -101,9 +101,8 @@ void Agent::tick() {
   const auto deadline = supervisor_->deadline();
   if (deadline && now >= *deadline) {
     if (supervisor_->reason() == StopReason::kSignal) {
-      say("still running " + describe_time(job_.options.grace) +
-          " after being asked to stop, killed now: " +
-          name_ranks(ranks_of(supervisor_->alive())));
+      say("the grace period of " + describe_time(job_.options.grace) +
+          " is over, killing " + name_ranks(ranks_of(supervisor_->alive())));
       // Deaths for other reasons are in the report.
     }
     send(supervisor_->deadline_passed(now));

@@ -86,7 +86,8 @@ void Agent::take_commands() {
       }
     } else if (runs) {
       if (supervisor_->signal() == 0) { // else already reported
-        say("a node was asked again to end the job; killing all ranks");
+        say("a node received a second request to end the job; killing all "
+            "ranks");
       }
       send(supervisor_->kill_all(StopReason::kOtherNode));
     }

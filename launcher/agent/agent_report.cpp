@@ -26,8 +26,8 @@ void Agent::say_what_is_awaited(Time now) {
   }
   if (!deadline) {
     say(ranks +
-        " cannot be killed: blocked in the kernel (a "
-        "driver, or a file system that does not answer)");
+        " cannot be killed: blocked in the kernel (by a "
+        "driver, or by a file system that does not answer)");
   } else {
     std::string text = "waiting for " + ranks + " to stop, for " +
         describe_time(*deadline - now) + " at most";

@@ -228,7 +228,7 @@ SocketAddress endpoint_by(
     }
     const SocketAddress endpoint = endpoint_of(*given, kRendezvousPort);
     if (endpoint.port == 0) {
-      reject_value(*given, "a port that all nodes know, not 0");
+      reject_value(*given, "a port other than 0, the same on all nodes");
     }
     return endpoint;
   }
@@ -247,7 +247,7 @@ SocketAddress endpoint_by(
         "the rendezvous endpoint is not set: use --rdzv-endpoint HOST:PORT" +
         (sources.scheduler ? ", or MASTER_ADDR=HOST in the environment (" +
                  sources.scheduler->launcher +
-                 " does not provide the first node's)"
+                 " does not provide the first node's host)"
                            : ""));
   }
   return {sources.scheduler->host, sources.scheduler->port};
@@ -258,7 +258,7 @@ std::vector<SocketAddress> etcd_members(const Sources& sources) {
   if (given == nullptr) {
     usage_error(
         "the rendezvous endpoint is not set: use --rdzv-endpoint "
-        "HOST[:PORT],... with the etcd's members");
+        "HOST[:PORT],... with etcd's members");
   }
   std::vector<SocketAddress> members;
   for (const std::string& each : split_list(given->text)) {
@@ -283,13 +283,13 @@ void resolve_endpoint(
   if (backend == "c10d" && nodes.port == kEtcdPort) {
     options->notes.push_back(
         "port " + std::to_string(kEtcdPort) +
-        " is the port of an etcd, which needs --rdzv-backend etcd");
+        " is etcd's port, which needs --rdzv-backend etcd");
   }
   if (is_etcd && nodes.hosts_log.value_or(false)) {
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +
         sources.find("rdzv-backend")->source +
-        " etcd cannot be combined: the etcd keeps the nodes' log");
+        " etcd cannot be combined: etcd stores the nodes' log");
   }
   if (is_etcd) {
     nodes.hosts_log = false;
@@ -335,14 +335,14 @@ void resolve_nodes(
     }
     const OptionValue* rank = sources.find("node-rank");
     if (rank && !options->standalone && whole_number(rank->text) != 0) {
-      reject_value(*rank, "0, since there is one node");
+      reject_value(*rank, "0, since the job has one node");
     }
     return;
   }
   if (options->standalone) {
     usage_error(
         given.at("nnodes").source + " and " + given.at("standalone").source +
-        " cannot be combined: that is a job of one node");
+        " cannot be combined: --standalone starts a job of one node");
   }
   options->notes.insert(options->notes.end(), unknown.begin(), unknown.end());
   const std::string backend = backend_of(sources);

@@ -78,7 +78,7 @@ void count_ranks(
         std::to_string(options->nproc_per_node) + " ranks, but " +
         std::to_string(gpus) + " GPUs are visible" +
         (devices ? " (of '" + *devices + "')" : "") +
-        ", and each rank needs its own");
+        ", and each rank needs a separate GPU");
   }
 }
 
@@ -176,7 +176,7 @@ LaunchOptions parse_options(
   const bool has_program =
       !options.command.empty() && !options.command.front().empty();
   if (!has_program) {
-    usage_error("no program to run was given");
+    usage_error("the program to run is missing");
   }
   note_late_ranks(given, &options);
   return options;

@@ -178,7 +178,7 @@ void EtcdClient::check_member() {
   const auto number = object_in(answer.text).value("etcdserver", "");
   if (number.empty()) {
     throw LogRejected(
-        "it answers, but is not an etcd; see --rdzv-endpoint (with TLS, cacert "
+        "it answers, but is not etcd; see --rdzv-endpoint (with TLS, cacert "
         "of --rdzv-conf)");
   }
   if (!has_gateway(number)) {

@@ -126,7 +126,7 @@ EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
 }
 
 SocketAddress EtcdLog::serve(int) {
-  throw std::logic_error("an etcd serves itself");
+  throw std::logic_error("EtcdLog does not serve a log: nodes connect to etcd");
 }
 
 void EtcdLog::connect(const SocketAddress& endpoint, const std::string&) {

@@ -113,7 +113,8 @@ void resolve_hosts(const GivenOptions& given, const LaunchOptions& options) {
     if (const OptionValue* found = find(given, other)) {
       usage_error(
           found->source + " and " + source +
-          " cannot be combined: the hosts determine it");
+          " cannot be combined: the list of hosts determines the nodes and "
+          "their addresses");
     }
   }
   if (file && find(given, "hosts")) {

@@ -179,7 +179,7 @@ void RemoteLauncher::on_end(HostProcess& host) {
   if (!ending_ && !host.has_started()) {
     fail("ddprun was not started on " + host.host() + host.describe_end());
   } else if (!ending_ && !host.has_finished()) {
-    fail(host.host() + " was cut off" + host.describe_end());
+    fail(host.host() + " was disconnected" + host.describe_end());
   } else if (!deadline_ && host.has_started()) {
     expect(
         ending_ ? options_.grace + options_.nodes.node_timeout

@@ -214,7 +214,7 @@ TEST_CASE("what is no etcd is told at once") {
       "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" +
       std::to_string(port) + " true"));
   CHECK(job.wait() == 75);
-  CHECK_THAT(job.err(), Has("it answers, but is not an etcd"));
+  CHECK_THAT(job.err(), Has("it answers, but is not etcd"));
 }
 
 } // namespace ddp::test::etcd_test

@@ -131,7 +131,7 @@ TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
   job.wait_for_output("\1ddprun ends");
   write_text(shown, "");
   CHECK(job.wait() == kExitInfrastructure);
-  CHECK_THAT(job.err(), Has("localhost was cut off"));
+  CHECK_THAT(job.err(), Has("localhost was disconnected"));
   CHECK_THAT(job.out(), Has("\1ddprun ends"));
 }
 

@@ -35,7 +35,7 @@ TEST_CASE("a job has one node unless it is said", "[unit]") {
     CHECK(options.notes.empty());
     CHECK(options.run_id.empty());
   }
-  check_refused("--node-rank=1 x", "0, since there is one node");
+  check_refused("--node-rank=1 x", "0, since the job has one node");
 }
 
 TEST_CASE("nodes are counted", "[unit]") {
@@ -100,7 +100,7 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
   REQUIRE(notes_of("x").size() == 1);
   CHECK_THAT(notes_of("x")[0], Has("needs --rdzv-backend etcd"));
   CHECK(notes_of("--rdzv-backend=etcd x").empty());
-  check_refused("--nnodes=2 --rdzv-backend=etcd x", "the etcd's members");
+  check_refused("--nnodes=2 --rdzv-backend=etcd x", "etcd's members");
   check_refused(kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd or static");
   for (const char* wrong : {"cert=c", "key=k", "user=u", "password_file=p"}) {
     check_refused(
@@ -216,14 +216,14 @@ TEST_CASE("the job's secret is a file's or a variable's", "[unit]") {
   CHECK(two_nodes().token.empty());
   for (const perms others : {perms::group_read, perms::others_write}) {
     allow(perms::owner_read | others);
-    check_refused(kTwo + " " + option + " x", "others can read it");
+    check_refused(kTwo + " " + option + " x", "other users can read it");
   }
   allow(perms::owner_read);
   constexpr uid_t other = 65534;
   if (chown(path.c_str(), other, static_cast<gid_t>(-1)) == 0) { // as root
     check_refused(
         kTwo + " " + option + " x",
-        "others can read it: it belongs to user 65534");
+        "other users can read it: it belongs to user 65534");
   }
   write_text(folder / "empty", " \nsecret\n");
   std::filesystem::permissions(folder / "empty", perms::owner_read);

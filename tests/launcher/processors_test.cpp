@@ -319,7 +319,7 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
   CHECK_THAT(
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
       Has("a GPU is on NUMA node 2, whose CPUs are not available "
-          "here (available: CPUs 2-5,12,18,20-21)"));
+          "to ddprun (available: CPUs 2-5,12,18,20-21)"));
 }
 
 TEST_CASE("binding: what Linux does not tell is said", "[unit]") {

@@ -35,7 +35,7 @@ TEST_CASE("ranks deaf to SIGTERM are killed after the grace", "[signal]") {
   const auto before = Clock::now();
   CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(Clock::now() - before >= std::chrono::milliseconds(300));
-  CHECK_THAT(job.err(), Has("killed now: ranks 0-1\n"));
+  CHECK_THAT(job.err(), Has("is over, killing ranks 0-1\n"));
 }
 
 TEST_CASE("a second signal kills at once", "[signal]") {

@@ -21,9 +21,9 @@ def mistakes(program):
         nodes.wait_for_ranks(2, (0, 1))
         for options, said in (
                 ([], r"has all its nodes \(n0, n1\) and accepts no other"),
-                (["--nnodes=3"], "--nnodes differs from that of node n[01]: "
+                (["--nnodes=3"], "--nnodes differs on node n[01]: "
                  "3 here, 2 there"),
-                (["--max-restarts=1"], "--max-restarts differs from that of"),
+                (["--max-restarts=1"], "--max-restarts differs on node"),
                 (["--local-addr=nowhere"], "--local-addr nowhere: does not")):
             nodes.start(2, *options)
             nodes.finish([2], 2, 5)

@@ -129,7 +129,8 @@ def second_interrupt(nodes):
     for host in range(3):
         nodes.require(nodes.at[host].running(), f"n{host} did not wait")
     nodes.interrupt(1, range(3), 3)
-    nodes.require_said("asked again to end the job; killing all ranks", 2)
+    nodes.require_said("received a second request to end the job; "
+                       "killing all ranks", 2)
 
 
 @on_hosts(4, "--nnodes=1:4" + QUICK)

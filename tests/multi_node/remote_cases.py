@@ -98,7 +98,8 @@ def cut_off_n1(nodes, shell):
             "n1" in command_of(pid)]
     os.kill(pids[0], signal.SIGKILL)
     nodes.finish([0], 75, 10)
-    nodes.require_said(f"n1 was cut off: {shell} ended with exit code 137", 0)
+    nodes.require_said(
+        f"n1 was disconnected: {shell} ended with exit code 137", 0)
 
 
 def hosts_lost(program):
@@ -179,7 +180,7 @@ def check_nodes(program):
         # Where it is started from, it is reached all the same.
         text = outcome(1, "--env=DDP_DEVICE=cpu")
         for host in (0, 1):
-            assert (f"[{host}] n{host}: the name n2 does not resolve to it "
+            assert (f"[{host}] n{host}: the name n2 does not lead to that node "
                     "(10.9.0.3 does)\n") in text, "not said"
     with open("/etc/hosts", "w") as file:
         file.write(names)

@@ -264,7 +264,7 @@ void check_failed(c10d::Work& work, const BackendPtr& backend) {
   REQUIRE(work.getFuture()->hasError());
   REQUIRE_THAT(
       error_after([&] { backend->barrier({})->wait(); }),
-      Has("the group failed before: all_reduce"));
+      Has("the group has already failed: all_reduce"));
 }
 
 void check_monitored_barrier(const BackendPtr& backend) {

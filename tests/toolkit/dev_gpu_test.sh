@@ -67,7 +67,7 @@ sanitizer() { # COMMAND
 }
 sanitizer ''
 expect 'one that starts nothing is not used' eval '! gpu_test --sanitize'
-expect 'it says so' grep -q 'starts no program' "$work/output"
+expect 'it says so' grep -q 'cannot start a program' "$work/output"
 sanitizer 'shift 2; "$@"'
 expect 'it runs tests under compute-sanitizer' gpu_test --sanitize -R '^gpu\.'
 expect 'these tests' grep -q -- '-R .gpu.* by .*/bin/compute-sanitizer' \

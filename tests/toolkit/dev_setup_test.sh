@@ -29,7 +29,7 @@ setup() {
 
 setup no
 expect 'it says what it will install' grep -q some-package "$work/log"
-expect 'it asks on a terminal' grep -q 'install it?' "$work/log"
+expect 'it asks on a terminal' grep -q 'install them?' "$work/log"
 expect 'a no installs nothing' test ! -e "$work/root/installed"
 setup yes
 expect 'a yes installs' test -e "$work/root/installed"

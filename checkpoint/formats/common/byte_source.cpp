@@ -32,7 +32,7 @@ void for_pieces(uint64_t bytes, const Function& function) {
 void check_range(uint64_t offset, uint64_t bytes, uint64_t size) {
   DDP_CHECK(
       offset <= size && bytes <= size - offset,
-      "truncated: expected {} bytes at byte {}, but it has {} bytes",
+      "truncated: expected {} bytes at byte {}, but the file has {} bytes",
       bytes,
       offset,
       size);
@@ -146,7 +146,7 @@ std::shared_ptr<char> FileSource::map() const {
       MAP_PRIVATE | MAP_NORESERVE,
       file_.get(),
       0);
-  DDP_CHECK(data != MAP_FAILED, "mapping it failed: {}", reason());
+  DDP_CHECK(data != MAP_FAILED, "it cannot be mapped: {}", reason());
   return {static_cast<char*>(data), [bytes = size_](char* start) {
             ::munmap(start, bytes);
           }};

@@ -35,7 +35,7 @@ std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
   const auto& items = expect<PickleTuple>(value, what).items;
   DDP_CHECK(
       items.size() <= kMaxDimensions,
-      "a tensor of {} dimensions; this library supports at most {}",
+      "a tensor has {} dimensions; this library supports at most {}",
       items.size(),
       kMaxDimensions);
   std::vector<int64_t> sizes;
@@ -87,7 +87,7 @@ void check_hooks(const PickleValue& value) {
   DDP_CHECK(
       std::holds_alternative<std::monostate>(value) ||
           (dict != nullptr && dict->items.empty()),
-      "a tensor with hooks, which a file cannot contain: {}",
+      "a tensor has hooks, which a file cannot contain: {}",
       kind_of(value));
 }
 
@@ -215,7 +215,7 @@ PickleValue AllowedGlobals::reduce(
       case PickleMeaning::kRebuildFromType:
         return make_from_type(values);
       default:
-        DDP_THROW(Error, "this library does not call it");
+        DDP_THROW(Error, "this library does not support the function");
     }
   } catch (const c10::Error& error) {
     DDP_THROW(Error, "{}: {}", global.name, error.what_without_backtrace());
@@ -249,7 +249,7 @@ PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
   DDP_CHECK(
       kind == "storage",
-      "a persistent id of the kind '{}', expected 'storage'",
+      "a persistent id has the kind '{}', expected 'storage'",
       kind);
   const auto& type =
       *expect<const PickleGlobal*>(values[1], "a storage's type");
@@ -259,7 +259,7 @@ PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   const bool untyped = type.meaning == PickleMeaning::kUntypedStorageType;
   DDP_CHECK(
       untyped || type.meaning == PickleMeaning::kStorageType,
-      "storage '{}' has the type {}",
+      "storage '{}' has the type {}, which is not a storage type",
       key,
       type.name);
   const auto dtype = untyped ? c10::kByte : type.dtype;
@@ -358,8 +358,12 @@ PickleValue AllowedGlobals::make_from_type(const Values& arguments) {
       expect<const PickleGlobal*>(arguments[0], "a function to call");
   const auto* type = expect<const PickleGlobal*>(arguments[1], "a type");
   DDP_CHECK(
-      function->meaning != PickleMeaning::kRebuildFromType, "it calls itself");
-  DDP_CHECK(type->meaning == PickleMeaning::kTensorType, "type {}", type->name);
+      function->meaning != PickleMeaning::kRebuildFromType,
+      "the function calls itself");
+  DDP_CHECK(
+      type->meaning == PickleMeaning::kTensorType,
+      "the type {} is not a tensor type",
+      type->name);
   return reduce(arguments[0], arguments[2]);
 }
 

@@ -59,7 +59,7 @@ class PickleBytes {
     const auto bytes = take(take_number<uint8_t>());
     DDP_CHECK(
         bytes.size() <= sizeof(int64_t),
-        "an integer of {} bits; this library supports 64",
+        "an integer has {} bits; this library supports 64",
         8 * bytes.size());
     const bool negative = !bytes.empty() && (bytes.back() & 0x80) != 0;
     int64_t value = negative ? -1 : 0;

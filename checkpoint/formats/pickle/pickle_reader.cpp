@@ -161,7 +161,7 @@ class Unpickler {
   }
 
   std::vector<PickleValue> pop_to_mark() {
-    DDP_CHECK(!marks_.empty(), "there is no mark on the stack");
+    DDP_CHECK(!marks_.empty(), "the stack has no mark");
     auto items = pop_many(stack_.size() - marks_.back());
     marks_.pop_back();
     return items;

@@ -31,7 +31,7 @@ void Arguments::check_usable(const char* name, const std::string& error) const {
   DDP_CHECK_WITH(
       DistBackendError,
       error.empty(),
-      "{} on rank {} of {}: the group failed before: {}",
+      "{} on rank {} of {}: the group has already failed: {}",
       over(name),
       rank_,
       size_,
@@ -43,8 +43,8 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
   const bool strided = tensor.layout() == at::kStrided;
   DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
-      "{} expects dense tensors without gaps; got one of layout {}, sizes "
-      "{}{}. Pass its contiguous()",
+      "{} expects dense tensors without gaps; got a tensor of layout {}, sizes "
+      "{}{}; pass its contiguous()",
       over(name),
       tensor.layout(),
       tensor.sizes(),
@@ -61,8 +61,8 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
   check_dense(name, tensor);
   DDP_CHECK_VALUE(
       tensor.is_contiguous(),
-      "{} expects contiguous tensors; got one of sizes {} and strides {}. Pass "
-      "its contiguous()",
+      "{} expects contiguous tensors; got a tensor of sizes {} and strides {}; "
+      "pass its contiguous()",
       over(name),
       tensor.sizes(),
       tensor.strides());
@@ -71,7 +71,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
 void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       tensor.is_cpu(),
-      "{} expects tensors on the CPU, got one on {}",
+      "{} expects tensors on the CPU, got a tensor on {}",
       over(name),
       tensor.device());
 }

@@ -38,8 +38,8 @@ void check_headers(const Tensors& headers, int rank) {
   for (size_t other = 0; other < headers.size(); ++other) {
     DDP_CHECK(
         shape(other).equal(shape(rank)),
-        "the sparse tensor of rank {} differs from that of rank {} in dtype, "
-        "sizes or the number of sparse dimensions",
+        "the sparse tensors of ranks {} and {} differ in dtype, sizes or the "
+        "number of sparse dimensions",
         other,
         rank);
   }

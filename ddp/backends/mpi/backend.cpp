@@ -29,7 +29,7 @@ Task Backend::task(const Call& call) const {
   const auto reason = channel_->first_error.reason();
   arguments_.check_usable(
       call.name,
-      reason.empty() && !mpi_running() ? "MPI was finalised" : reason);
+      reason.empty() && !mpi_running() ? "MPI was finalized" : reason);
   Task task;
   task.type = call.type;
   task.name = call.name;

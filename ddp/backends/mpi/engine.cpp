@@ -216,7 +216,7 @@ bool Engine::start_waiting() {
 bool Engine::leaves_queue(const OperationPtr& operation, bool& blocked) {
   const auto reason = operation->channel_->first_error.reason();
   if (!reason.empty()) {
-    operation->fail("its group failed before: " + reason);
+    operation->fail("its group has already failed: " + reason);
     arrive(operation);
     return true;
   }

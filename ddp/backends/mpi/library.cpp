@@ -155,13 +155,13 @@ std::shared_ptr<Communicator> adopt(
     std::chrono::milliseconds timeout) {
   DDP_CHECK_VALUE(
       handle && size == sizeof(MPI_Comm),
-      "MPI_Comm has {} bytes, but {} in the MPI that ddp was built with. Build "
-      "ddp with the program's MPI",
+      "MPI_Comm has {} bytes here, but {} in the MPI that ddp was built with. "
+      "Build ddp with the program's MPI",
       size,
       sizeof(MPI_Comm));
   DDP_CHECK_VALUE(
       mpi_running(),
-      "an MPI_Comm was passed, but MPI is uninitialised or finalised");
+      "an MPI_Comm was passed, but MPI is not initialized or was finalized");
   MPI_Comm comm = MPI_COMM_NULL;
   std::memcpy(&comm, handle, size);
   DDP_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was passed");

@@ -79,7 +79,7 @@ Threading initialize_mpi() {
   if (finalized) {
     DDP_THROW(
         DistBackendError,
-        "MPI was finalised in this process and cannot start again");
+        "MPI was finalized in this process and cannot start again");
   }
   if (!ours && !mpi_running()) {
     ours = true;
@@ -97,8 +97,8 @@ void check_thread() {
   if (!may_call()) {
     DDP_THROW(
         DistBackendError,
-        "the program initialised MPI for calls from its main thread only, but "
-        "this is another thread (backward on a GPU runs on one): call "
+        "the program initialized MPI for calls from its main thread only, but "
+        "this call is on another thread, such as that of a GPU's backward: use "
         "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
   }
 }

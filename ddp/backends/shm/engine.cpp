@@ -63,7 +63,7 @@ bool Operation::advance(
     std::chrono::nanoseconds spin) {
   try {
     const auto reason = engine_->first_error();
-    DDP_CHECK(reason.empty(), "the group failed before: {}", reason);
+    DDP_CHECK(reason.empty(), "the group has already failed: {}", reason);
     do {
       if (others_awaited_) {
         if (!await_others(until, spin)) {

@@ -42,7 +42,7 @@ Collective collective_of(const json& object) {
 
 Record record_of(const std::string& path, const json& object) {
   if (object.at("ddp_flight_record") != 1) {
-    throw std::runtime_error("another version of ddp wrote it");
+    throw std::runtime_error("the file was written by another version of ddp");
   }
   Record record;
   record.path = path;

@@ -41,7 +41,7 @@ void say_gaps(const std::vector<RankTimeline>& timelines) {
   const auto size = static_cast<size_t>(timelines[0].world_size);
   if (ranks.size() < size) {
     say(kProgram,
-        "note: files of " + std::to_string(ranks.size()) + " of " +
+        "note: the files are from " + std::to_string(ranks.size()) + " of " +
             std::to_string(size) + " ranks");
   }
 }

@@ -217,7 +217,7 @@ void draw_head(Picture& picture, const std::vector<RankTimeline>& timelines) {
        {std::pair(kForward, "forward"),
         std::pair(kBackward, "backward"),
         std::pair(kBucket[1], "a bucket's reduction, with its number"),
-        std::pair(kWait, "waiting for one")}) {
+        std::pair(kWait, "wait for a reduction")}) {
     picture.box(x, 30, 10, 10, color, name);
     picture.text(x + 14, 39, name, "start");
     x += 40 + 6.0 * static_cast<double>(std::string(name).size());

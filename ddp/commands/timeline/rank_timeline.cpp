@@ -89,7 +89,7 @@ class StepReader {
 
 RankTimeline parse(const json& from) {
   if (from.at("ddp_timeline") != 1) {
-    throw std::runtime_error("another version of ddp wrote it");
+    throw std::runtime_error("the file was written by another version of ddp");
   }
   RankTimeline timeline;
   timeline.rank = from.at("rank");

@@ -79,7 +79,7 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
   Generator read;
   DDP_CHECK_VALUE(
       text >> read,
-      "set_generator_state: the state is not that of this kind of generator");
+      "set_generator_state: the state belongs to another kind of generator");
   generator = read;
 }
 

@@ -46,7 +46,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   static_assert(
       std::is_base_of_v<torch::optim::Optimizer, Optimizer> &&
           !std::is_base_of_v<torch::optim::LBFGS, Optimizer>,
-      "an optimizer that treats each parameter by itself");
+      "the optimizer must update each parameter separately");
 
  public:
   /// `parameters`: a vector of tensors or of `OptimizerParamGroup`s, the same

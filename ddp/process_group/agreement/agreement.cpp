@@ -24,7 +24,7 @@ std::string difference(
   for (const auto& part : parts) {
     if (part.content != first.content) {
       return detail::format(
-          "{} differ between ranks: rank {} has {}, rank {} has {}. They must "
+          "{} differ between ranks: rank {} has {}, rank {} has {}; they must "
           "be the same on all ranks in the same backward",
           what,
           first.rank,

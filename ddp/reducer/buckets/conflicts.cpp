@@ -38,15 +38,15 @@ constexpr Conflict kConflicts[] = {
      "use only one of the two"},
     {Feature::kDivergenceCheck,
      Feature::kLocalHook,
-     "check_divergence_every: with this comm_hook ranks have different "
+     "check_divergence_every: with this comm_hook, ranks have different "
      "gradients, and thus different parameters: use only one of the two"},
     {Feature::kGradScaler,
      Feature::kStepInBackward,
-     "GradScaler: with step_in_backward this optimizer steps at the end of "
+     "GradScaler: with step_in_backward, this optimizer steps at the end of "
      "backward, before gradients can be inspected: use only one of the two"},
     {Feature::kJoin,
      Feature::kSkipUnused,
-     "join: with skip_all_reduce_unused_params all ranks must use the same "
+     "join: with skip_all_reduce_unused_params, all ranks must use the same "
      "parameters, and a rank without inputs uses none: use only one of the "
      "two"},
 };

@@ -66,7 +66,7 @@ at::Tensor result_of(c10::ivalue::Future& future) {
   DDP_THROW(
       Error,
       "the communication hook's future contains a {}, expected a tensor or a "
-      "list of one",
+      "list of one tensor",
       value.tagKind());
 }
 

@@ -68,8 +68,8 @@ void BackwardComparison::on_long_wait() {
   std::getline(text, noun);
   if (compared > step_ && compared <= current_) {
     throw WaitFailure{format(
-        " because {} differ between ranks: rank {} has {}, unlike rank {}. "
-        "They must be the same on all ranks in the same backward",
+        " because {} differ between ranks: rank {} has {}, unlike rank {}; "
+        "they must be the same on all ranks in the same backward",
         noun,
         rank,
         names,

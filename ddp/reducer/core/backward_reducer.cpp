@@ -83,9 +83,8 @@ void BackwardReducer::check_not_failed() {
   }
   DDP_CHECK(
       failure_.empty(),
-      "an earlier backward failed, so this rank's gradients and those of the "
-      "others may differ: construct a new Reducer on all ranks. It failed "
-      "because: {}",
+      "an earlier backward failed, so the ranks' gradients may differ: "
+      "construct a new Reducer on all ranks. That backward failed because: {}",
       failure_);
 }
 
@@ -178,10 +177,11 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   DDP_CHECK(
       parameter.grad_state == GradState::kPending,
       "the gradient of {} arrived again in one backward, after its reduction "
-      "began; in earlier ones it arrived {} times. With static_graph, backward "
-      "inside backward (activation checkpointing) must reach a parameter "
-      "equally often in each step; without static_graph, only a parameter that "
-      "the first backward reached in this way may arrive again",
+      "began; in earlier backward passes, it arrived {} times. With "
+      "static_graph, backward inside backward (activation checkpointing) must "
+      "reach a parameter equally often in each step; without static_graph, "
+      "only a parameter that the first backward reached in this way may arrive "
+      "again",
       parameter.name(),
       parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {

@@ -39,8 +39,8 @@ void check_names(
   for (const auto& name : names) {
     DDP_CHECK_VALUE(
         contains(parameters, name) || contains(buffers, name),
-        "{}: there is no '{}' among the {} parameters, such as '{}', and {} "
-        "buffers",
+        "{}: no parameter or buffer is named '{}'; the module has {} "
+        "parameters, such as '{}', and {} buffers",
         option,
         name,
         parameters.names.size(),

@@ -88,7 +88,8 @@ std::vector<size_t> UnusedParameters::of_all_ranks(
   if (!agreement_.concerns_all()) {
     return {};
   }
-  const heartbeat::Activity activity("backward: which parameters no rank used");
+  const heartbeat::Activity activity(
+      "backward: agreement on unused parameters");
   auto missing =
       at::zeros({static_cast<int64_t>(parameters_.size())}, at::kByte);
   for (const size_t index : unused) {

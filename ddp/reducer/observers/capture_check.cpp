@@ -24,7 +24,7 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       reduction.step > settles_after,
       "capturing a CUDA graph: this is backward {}, and in the first {} the "
       "host determines the buckets and compares the ranks. Run {} or more "
-      "before capturing",
+      "backward passes before capturing",
       reduction.step,
       settles_after,
       settles_after);

@@ -50,8 +50,8 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
     DDP_CHECK(
         has(now, parameters_[index].tensor),
         "{} has no gradient, and no longer belongs to the Reducer's module: "
-        "construct the Reducer after replacing layers, and a new one after "
-        "each later replacement",
+        "construct the Reducer after replacing layers, and a new Reducer "
+        "after each later replacement",
         parameters_[index].name());
   }
 }

@@ -95,10 +95,10 @@ void FirstGradients::on_all_launched(const Reduction& reduction) {
     if (all && checksum_ != 0 &&
         std::equal(all->begin() + 1, all->end(), all->begin())) {
       TORCH_WARN(
-          "ddp: in the first backwards all ranks have the same gradients, bit "
-          "by bit: do they train on the same data? A DistributedSampler gives "
-          "each rank its share. If the first batches are the same on purpose, "
-          "DDP_CHECK_REPLICAS=0 turns this check off");
+          "ddp: in the first backward passes, all ranks have bit-identical "
+          "gradients: do they train on the same data? A DistributedSampler "
+          "gives each rank its share. If the first batches are the same on "
+          "purpose, DDP_CHECK_REPLICAS=0 turns this check off");
     }
   } catch (const std::exception&) { // the store ended or does not answer
   }
@@ -128,7 +128,7 @@ void compare_last_parameters(
         if (all->at(r).at(i) != all->front().at(i)) {
           TORCH_WARN(detail::format(
               "ddp: at the end of training, after {}{}, the parameter {} of "
-              "rank {} differs from that of rank 0. {} DDP_CHECK_REPLICAS=0 "
+              "rank {} differs from rank 0's. {} DDP_CHECK_REPLICAS=0 "
               "turns this check off",
               step,
               step == 1 ? " step" : " steps",

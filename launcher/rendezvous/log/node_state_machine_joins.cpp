@@ -38,8 +38,8 @@ std::string NodeStateMachine::difference_to(const NodeInfo& other) const {
                               const std::string& theirs,
                               const std::string& own) {
     return theirs == own ? ""
-                         : option + " differs from that of node " + other.host +
-            ": " + own + " here, " + theirs + " there";
+                         : option + " differs on node " + other.host + ": " +
+            own + " here, " + theirs + " there";
   };
   std::string text = difference("--nnodes", range_of(other), range_of(self_));
   if (text.empty()) {

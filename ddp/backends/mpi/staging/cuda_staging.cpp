@@ -62,7 +62,8 @@ at::Tensor Staging::input(const at::Tensor& tensor) {
   }
   DDP_CHECK_VALUE(
       tensor.is_cuda(),
-      "backend mpi supports tensors on the CPU or a CUDA GPU, got one on {}",
+      "backend mpi supports tensors on the CPU or a CUDA GPU, got a tensor on "
+      "{}",
       tensor.device());
   if (!cuda_) {
     cuda_ = std::make_shared<Cuda>(tensor.device());

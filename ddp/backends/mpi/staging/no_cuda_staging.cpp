@@ -9,8 +9,8 @@ struct Staging::Cuda {};
 at::Tensor Staging::input(const at::Tensor& tensor) {
   DDP_CHECK_VALUE(
       tensor.is_cpu(),
-      "backend mpi: got a tensor on {}, but this build of ddp has no CUDA. "
-      "Build it where the CUDA toolkit of LibTorch's version is installed",
+      "backend mpi: got a tensor on {}, but ddp was built without CUDA. "
+      "Build ddp where the CUDA toolkit of LibTorch's version is installed",
       tensor.device());
   return tensor;
 }

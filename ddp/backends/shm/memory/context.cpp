@@ -196,7 +196,7 @@ void Context::check_failures() const {
       const auto length = strnlen(control.failure, sizeof(control.failure));
       DDP_THROW(
           DistBackendError,
-          "rank {} gave up: {}",
+          "rank {} failed: {}",
           rank,
           std::string(control.failure, length));
     }

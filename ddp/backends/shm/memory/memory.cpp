@@ -138,7 +138,7 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   DDP_CHECK(
       seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
-      "the memory that another rank sent is not ddp's");
+      "the memory that another rank sent was not created by ddp");
   auto* begin = mmap(
       nullptr,
       size_,
@@ -148,8 +148,8 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       0);
   DDP_CHECK(
       begin != MAP_FAILED,
-      "it cannot reserve {} bytes of address space: {}. Is there a limit "
-      "(ulimit -v)?",
+      "it cannot reserve {} bytes of address space: {}. Is address "
+      "space limited (ulimit -v)?",
       size_,
       std::strerror(errno));
   begin_ = static_cast<char*>(begin);

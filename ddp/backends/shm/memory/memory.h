@@ -24,7 +24,7 @@ constexpr int kSlots = 3;
 
 static_assert(
     std::atomic<uint32_t>::is_always_lock_free,
-    "atomics must work between processes");
+    "atomics in shared memory must be lock-free");
 
 /// A counter that other ranks wait for.
 struct alignas(64) Counter {

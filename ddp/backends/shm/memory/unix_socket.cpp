@@ -75,7 +75,9 @@ UnixSocket UnixSocket::connect(
   while (call_for(::connect, result.descriptor_, name) != 0) {
     check(errno == EAGAIN || errno == EINTR, "connect"); // its queue is full
     DDP_CHECK_WITH(
-        DistNetworkError, Clock::now() < deadline, "connect: no answer");
+        DistNetworkError,
+        Clock::now() < deadline,
+        "connect: the other rank does not answer");
     poll(nullptr, 0, 1);
   }
   return result;
@@ -139,7 +141,7 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   DDP_CHECK_WITH(
       DistNetworkError,
       length > 0,
-      "the other process closed the connection: it has ended or given up");
+      "the other process closed the connection: it has ended or failed");
   const auto* attached = CMSG_FIRSTHDR(&envelope.header);
   const bool has_files = attached && attached->cmsg_type == SCM_RIGHTS &&
       attached->cmsg_len == CMSG_LEN(2 * sizeof(int));

@@ -94,7 +94,7 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
           detail::check_kind(
               name,
               static_cast<int64_t>(static_cast<Number>(wide)) == wide,
-              "integer of this width");
+              "number that fits its type");
         }
         const auto number = state.isDouble() ? Number(state.toDouble())
             : state.isInt()                  ? Number(state.toInt())

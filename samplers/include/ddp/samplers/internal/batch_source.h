@@ -107,7 +107,7 @@ class StackedSource : public SourceBase<Dataset> {
           c10::ArrayRef<size_t>(indices_).slice(begin, end - begin));
       DDP_CHECK(
           samples.size() == end - begin,
-          "data loader: the dataset was asked for {} samples, but returned {}",
+          "data loader: expected {} samples from the dataset, got {}",
           end - begin,
           samples.size());
       for (size_t row = begin; row < end; ++row) {

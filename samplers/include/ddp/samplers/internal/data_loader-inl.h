@@ -130,9 +130,9 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     Sampler>::next(uint64_t iteration) {
   DDP_CHECK(
       iteration == iteration_,
-      "data loader: this iteration is over: another one began (an inner loop "
-      "needs a separate loader), an error ended it, or another epoch or state "
-      "was set");
+      "data loader: this iteration is over: another iteration began (an inner "
+      "loop needs a separate loader), an error ended it, or another epoch or "
+      "state was set");
   try {
     auto loaded = copies_.are_needed() ? take_copied() : take();
     detail::advance(
