@@ -227,8 +227,10 @@ int main(int argc, char** argv) {
       ? std::make_shared<const bench::PythonPeer>()
       : nullptr;
   std::printf(
-      "%d ranks over NCCL, medians of %d rounds\n\n"
-      "| net | way | ms a step | of which host | over local | quartiles |\n"
+      "Number of ranks over NCCL: %d. Each number is the median of %d "
+      "rounds.\n\n"
+      "| net | variant | ms per step | host ms per step | ratio to local | "
+      "quartiles of the ratio |\n"
       "|---|---|--:|--:|--:|--:|\n",
       static_cast<int>(group.size()),
       rounds);
