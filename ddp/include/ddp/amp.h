@@ -23,13 +23,13 @@ namespace ddp {
 struct GradScalerOptions {
   /// The scale before the first update.
   TORCH_ARG(double, init_scale) = 65536.;
-  /// Factor after `growth_interval` finite steps in a row; > 1.
+  /// The scale's factor after `growth_interval` finite steps in a row; > 1.
   TORCH_ARG(double, growth_factor) = 2.;
-  /// Factor after a step with infinity or NaN; < 1.
+  /// The scale's factor after a step with infinity or NaN; < 1.
   TORCH_ARG(double, backoff_factor) = .5;
-  /// Steps in a row without infinity or NaN after which the scale grows.
+  /// The number of finite steps in a row after which the scale grows.
   TORCH_ARG(int64_t, growth_interval) = 2000;
-  /// If false, values pass through unchanged, and `step` calls the optimizer's.
+  /// If false, values do not change, and `step` always steps the optimizer.
   TORCH_ARG(bool, enabled) = true;
 };
 
@@ -47,8 +47,8 @@ struct GradScalerOptions {
 /// ```
 ///
 /// If one rank's gradient is infinite or NaN, so is the mean on all ranks.
-/// After a backward with a `Reducer`, all ranks thus skip the same steps. If
-/// gradients differ between ranks (ignored parameters, sharded optimizers,
+/// After a backward pass with a `Reducer`, all ranks thus skip the same steps.
+/// If gradients differ between ranks (ignored parameters, sharded optimizers,
 /// steps under `no_sync`), pass the group. Ranks then agree by an all-reduce of
 /// one number in each `unscale_`.
 ///
@@ -73,13 +73,13 @@ class DDP_API GradScaler {
   /// gradient has half precision.
   void unscale_(torch::optim::Optimizer& optimizer);
 
-  /// Calls the optimizer's `step`, unless a gradient is infinite or NaN, and
-  /// returns whether it stepped. Waits for a GPU. Takes no closure, since each
-  /// call would need another unscaling. Collective if a group was passed.
+  /// Steps the optimizer unless a gradient is infinite or NaN, and returns
+  /// whether the optimizer stepped. Waits for a GPU. Takes no closure, since
+  /// each call would need another unscaling. Collective if a group was passed.
   bool step(torch::optim::Optimizer& optimizer);
 
   /// Adapts the scale to the steps since the last `update`, or sets
-  /// `new_scale`. Call it once, after the steps of all optimizers.
+  /// `new_scale`. Call `update` once, after the steps of all optimizers.
   void update(std::optional<double> new_scale = std::nullopt);
 
   /// The scale; 1 if the scaler is not enabled. Waits for a GPU.
@@ -90,20 +90,20 @@ class DDP_API GradScaler {
     return options_.enabled();
   }
 
-  /// Scale, options and count, with Python's names; empty if not enabled. For
-  /// `TrainingState::add`. Call it after `update`.
+  /// The scale, options and counter, by Python's names; empty if not enabled.
+  /// Call this method after `update`.
   c10::IValue state_dict() const;
 
-  /// Loads the result of this or Python's `state_dict`. Does nothing if not
+  /// Loads the result of `state_dict` here or in Python. Has no effect if not
   /// enabled. Throws `c10::Error` for a state that is empty or not a scaler's;
-  /// then nothing has changed.
+  /// the scaler is then unchanged.
   void load_state_dict(const c10::IValue& state);
 
  private:
   enum class Stage { kReady, kUnscaled, kStepped };
   struct PerOptimizer {
     Stage stage = Stage::kReady;
-    at::Tensor found_inf; ///< none if no gradient was checked
+    at::Tensor found_inf; ///< undefined if no gradient was checked
   };
 
   void start(c10::Device device);
@@ -112,15 +112,15 @@ class DDP_API GradScaler {
 
   GradScalerOptions options_;
   ProcessGroup group_;
-  at::Tensor scale_; ///< from the first `scale` on
+  at::Tensor scale_; ///< undefined before the first `scale`
   at::Tensor growth_tracker_;
   int64_t init_growth_tracker_ = 0;
   std::unordered_map<torch::optim::Optimizer*, PerOptimizer> optimizers_;
 };
 
-/// While a guard lives, operators of this thread on `device` that tolerate the
-/// lower precision compute in `dtype` (`kHalf` or `kBFloat16`): Python's
-/// `with torch.autocast(device, dtype)`.
+/// While a guard exists, operators of this thread on `device` that tolerate the
+/// lower precision compute in `dtype` (`kHalf` or `kBFloat16`), as with
+/// Python's `torch.autocast(device, dtype)`.
 ///
 /// ```
 /// torch::Tensor loss;
@@ -131,7 +131,7 @@ class DDP_API GradScaler {
 /// scaler.scale(loss).backward(); // outside
 /// ```
 ///
-/// Parameters and their gradients stay in single precision. Guards nest.
+/// Parameters and gradients stay in single precision. Guards can be nested.
 class DDP_API AutocastGuard {
  public:
   /// Throws `c10::ValueError` for any other `dtype`.

@@ -12,7 +12,7 @@
 
 namespace ddp {
 
-/// Indices into `Reducer::parameters()` of a bucket's parameters.
+/// Indices of a bucket's parameters in `Reducer::parameters()`.
 using BucketIndices = std::vector<size_t>;
 
 class ProcessGroup;
@@ -22,11 +22,11 @@ class Reducer;
 struct DDP_API GradBucket {
   /// The bucket's index in the order of reduction.
   size_t index = 0;
-  /// Whether this is the last bucket of the backward.
+  /// Whether this is the last bucket of the backward pass.
   bool is_last = false;
   /// The number of backward passes that the Reducer reduced before this one.
   int64_t iteration = 0;
-  /// This rank's gradients back to back, in one dimension; zeros for parameters
+  /// This rank's gradients, concatenated in one dimension; zeros for parameters
   /// without a gradient on this rank.
   at::Tensor buffer;
   /// Slices of `buffer` in the parameters' shapes.
@@ -34,15 +34,15 @@ struct DDP_API GradBucket {
   /// The parameters, in the same order.
   std::vector<at::Tensor> parameters;
 
-  /// A copy of this bucket with the buffer `other`, of equally many elements;
-  /// the dtype may differ.
+  /// Returns a copy of this bucket with the buffer `other`, which has the same
+  /// number of elements; the dtype may differ.
   GradBucket with_buffer(const at::Tensor& other) const;
 };
 
-/// Reduces a bucket across ranks: the extension point for compression. One
-/// object serves one Reducer, which calls it for each bucket in turn, from
-/// backward's threads. A second Reducer is rejected until the first is
-/// destroyed.
+/// Reduces a bucket across ranks: the extension point for compression. A hook
+/// serves one Reducer, which calls the hook for each bucket in turn on the
+/// threads of the backward pass. A second Reducer is rejected until the first
+/// is destroyed.
 class DDP_API CommHook {
  public:
   CommHook() = default;
@@ -54,8 +54,8 @@ class DDP_API CommHook {
   }
   virtual ~CommHook() = default;
 
-  /// The hook and its options in one line; by default its class name. A
-  /// Reducer's construction compares the line across ranks.
+  /// Describes the hook and its options in one line; by default, returns the
+  /// class name. A Reducer's construction compares this line across ranks.
   virtual std::string describe() const;
 
   /// Whether the hook needs gradients divided by the number of ranks in
@@ -75,24 +75,26 @@ class DDP_API CommHook {
   /// device, possibly the buffer itself, or a list of one such tensor. The hook
   /// may run collectives on `group`, which nothing else uses meanwhile. All
   /// ranks call `run` with the same buckets in the same order. Exceptions end
-  /// backward. Detecting globally unused parameters relies on all ranks taking
-  /// part before the future completes. If a hook does not communicate, these
-  /// parameters may get gradients of zero.
+  /// the backward pass. To detect globally unused parameters, the Reducer
+  /// relies on a future that completes only after all ranks have called `run`.
+  /// If a hook does not communicate, globally unused parameters may get
+  /// gradients of zero.
   virtual c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
 
-  /// The hook's state that is equal on all ranks; none by default. Part of
-  /// `Reducer::state_dict`. Call it between backward passes. Not collective.
+  /// The part of the hook's state that is equal on all ranks; none by default.
+  /// `Reducer::state_dict` includes this part. Call this method between
+  /// backward passes. Not collective.
   virtual c10::IValue state_dict() const;
 
   /// Resumes from the result of `state_dict`. Throws `c10::ValueError` for any
-  /// other value; then nothing has changed. Not collective.
+  /// other value; the hook is then unchanged. Not collective.
   virtual void load_state_dict(const c10::IValue& state);
 
-  /// The hook's state that differs between ranks: part of
-  /// `Reducer::rank_state_dict`. A hook must return a state either always or
-  /// never.
+  /// The part of the hook's state that differs between ranks;
+  /// `Reducer::rank_state_dict` returns this part. A hook must return a state
+  /// either always or never.
   virtual c10::IValue rank_state_dict() const;
   /// Loads the result of `rank_state_dict` on this rank. Throws `c10::Error`
   /// for any other value. Not collective.
@@ -105,7 +107,7 @@ class DDP_API CommHook {
   void* user_ = nullptr;
 };
 
-/// The default: one all-reduce, a sum of scaled gradients.
+/// The default hook: one all-reduce that sums scaled gradients.
 class DDP_API AllReduceHook final : public CommHook {
  public:
   bool takes_scaled_gradients() const override {

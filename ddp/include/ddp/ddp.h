@@ -33,5 +33,5 @@
 #include <ddp/tensor_traversal.h>
 #include <ddp/zero_redundancy_optimizer.h>
 
-/// Data-parallel training for programs written against LibTorch.
+/// Data-parallel training for programs that use LibTorch.
 namespace ddp {}

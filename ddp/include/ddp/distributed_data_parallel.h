@@ -29,20 +29,20 @@ class DistributedDataParallelImpl : public torch::nn::Module,
       : module_(register_module("module", std::move(net))),
         forward_state_(module_, group, options) {}
 
-  /// The wrapped module's `forward`, with its arguments and result.
+  /// Calls the wrapped module's `forward`, and returns the result.
   ///
   /// Collective if it first broadcasts rank 0's buffers, as
   /// `ReducerOptions().buffer_sync` selects: by default, as in Python, in the
-  /// first forward and in each forward after one with gradients. A forward
-  /// under `NoGradGuard` is therefore collective if it is the first after a
-  /// training step; later ones are not. Ranks that evaluate alone call
-  /// `module()` or set `BufferSync::kTrainingForward`.
+  /// first pass and in each pass after one with gradients. The first pass under
+  /// `NoGradGuard` after a training step is thus collective; later ones are
+  /// not. To evaluate on one rank, call `module()` or set
+  /// `BufferSync::kTrainingForward`.
   ///
   /// If all parameters are on the group's device, the call moves tensors inside
-  /// the arguments (see `visit_tensors`) there. An argument with tensors
-  /// elsewhere is replaced by a copy, which lives until forward returns. Other
-  /// arguments are passed unchanged. Throws `c10::ValueError` if an argument
-  /// cannot be copied, or remains on a device without the module.
+  /// the arguments (see `visit_tensors`) to that device. An argument with
+  /// tensors on other devices is replaced with a copy, which exists until
+  /// `forward` returns. Throws `c10::ValueError` if an argument cannot be
+  /// copied, or remains on a device without the module's tensors.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     forward_state_.begin();
@@ -61,7 +61,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     reducer().step_in_backward(optimizer);
   }
 
-  /// See `Reducer::no_sync`. The guard must enclose the forward, as in Python.
+  /// See `Reducer::no_sync`. The guard must enclose the forward pass.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
     return reducer().no_sync();
   }
@@ -112,7 +112,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 };
 
 /// Wraps a module as Python's DistributedDataParallel does. `model->forward()`
-/// takes and returns the same types as `Net`'s. `backward()` averages
+/// takes and returns the same types as `Net`'s `forward`. `backward()` averages
 /// gradients, ranks get rank 0's buffers, and parameter names begin with
 /// "module.".
 ///
@@ -125,7 +125,7 @@ template <typename Net>
 class DistributedDataParallel
     : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {
  public:
-  using Impl = DistributedDataParallelImpl<Net>; ///< The module it holds.
+  using Impl = DistributedDataParallelImpl<Net>; ///< The held module.
 
   /// Wraps a module. Collective.
   [[nodiscard]] DistributedDataParallel(

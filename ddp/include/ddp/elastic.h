@@ -16,7 +16,7 @@
 namespace ddp {
 
 /// Turns a signal to any rank into a stop at the same step on all ranks, so
-/// that they can save and exit:
+/// that all can save and exit:
 ///
 ///     ddp::StopSignal stop(group);
 ///     while (...) {
@@ -27,15 +27,14 @@ namespace ddp {
 ///       }
 ///     }
 ///
-/// Any rank may get the signal, at any time (ddprun forwards SIGTERM to all, a
-/// batch system may send it to one). A repetition within 2 s, as by a batch
-/// system and a launcher, has no effect. Later the signal has its former
-/// effect: by default it ends the process, for instance one that hangs or saves
-/// for too long. SIGINT is unaffected unless it is among `signals`. Not
-/// thread-safe.
+/// Any rank may get the signal at any time: ddprun forwards SIGTERM to all
+/// ranks; a batch system may signal one. A second signal within 2 s, as by a
+/// batch system and a launcher, has no effect. A later signal has its former
+/// effect: by default, ending a process that hangs or saves too long. SIGINT is
+/// unaffected unless it is among `signals`. Not thread-safe.
 class DDP_API StopSignal {
  public:
-  /// Handles these signals from now on. Not collective. Throws `c10::Error` if
+  /// Installs handlers for `signals`. Not collective. Throws `c10::Error` if
   /// another StopSignal exists, and `c10::ValueError` if a number is not a
   /// signal that can be caught.
   [[nodiscard]] explicit StopSignal(
@@ -46,13 +45,13 @@ class DDP_API StopSignal {
   /// Restores the former handlers. Not collective.
   ~StopSignal();
 
-  /// Whether to stop, equal on all ranks; once true, it stays true.
+  /// Returns whether to stop, equal on all ranks; once true, always true.
   ///
-  /// Call it once in each step. It starts an exchange with the other ranks, in
-  /// the host's memory even if the group has GPUs, and returns the result of
-  /// the previous exchange. Its cost is thus negligible, and a signal takes
-  /// effect one call later (immediately in a group of one). Collective; throws
-  /// as collectives do.
+  /// Call this method once in each step. A call starts an exchange with the
+  /// other ranks, in host memory even if the group has GPUs, and returns the
+  /// result of the previous exchange. The cost is thus negligible, and a signal
+  /// takes effect one call later (immediately in a group of one). Collective;
+  /// throws as collectives do.
   bool requested();
 
  private:
@@ -62,7 +61,7 @@ class DDP_API StopSignal {
 
 /// Options of `elastic`.
 struct ElasticOptions {
-  /// Options of each group; the launcher sets its ranks and its master.
+  /// Options of each group; the launcher sets the ranks and the master.
   TORCH_ARG(ProcessGroupOptions, group);
 
   /// The number of steps after which each rank copies the state to its host's
@@ -71,10 +70,10 @@ struct ElasticOptions {
 };
 
 /// Thrown by `ElasticRun::step` if the nodes of the job change; only `elastic`
-/// may catch it.
+/// may catch this exception.
 class DDP_API MembershipChanged : public std::exception {
  public:
-  const char* what() const noexcept override; ///< Says who may catch it.
+  const char* what() const noexcept override; ///< The message.
 };
 
 /// One call of the function that `elastic` runs.
@@ -85,22 +84,21 @@ class DDP_API ElasticRun {
 
   const ProcessGroup& group() const; ///< The ranks of this call.
 
-  /// Restores the parts of `state`, which must live until the function returns,
-  /// to the state before the job's nodes changed. The rank with the most steps,
-  /// or the lowest of several, sends its copy to all. Returns false if no rank
-  /// has a copy, as in a new job; the program may then load a checkpoint. From
-  /// now on `step` keeps copies of this state. State that differs between ranks
-  /// (random states) does not change; a warning reports it.
+  /// Restores the parts of `state`, which must outlive this call of `train`, to
+  /// their values before the job's nodes changed. The rank with the most steps
+  /// (the lowest of several) sends its copy to all ranks. Returns false if no
+  /// rank has a copy, as in a new job; the program may then load a checkpoint.
+  /// From now on, `step` copies this state. Parts that differ between ranks
+  /// (random states) do not change; a warning reports these parts.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
   /// and `c10::ValueError` for a part that is sharded across ranks
-  /// (`ZeroRedundancyOptimizer`): each copy would have only a shard.
+  /// (`ZeroRedundancyOptimizer`), since each copy would have only a shard.
   bool sync(const TrainingState& state);
 
-  /// Ends a step, after which the state is complete, and keeps a copy of the
-  /// state. If the job's nodes change and none is lost, all ranks throw
-  /// `MembershipChanged` in the same call; the cost of this agreement is
-  /// negligible. Collective; throws as collectives do.
+  /// Ends a step, and copies the state, which must be complete. If the job's
+  /// nodes change and none is lost, all ranks throw `MembershipChanged` in the
+  /// same call, at negligible cost. Collective; throws as collectives do.
   void step();
 
  private:
@@ -115,15 +113,17 @@ class DDP_API ElasticRun {
 };
 
 /// Forms the job's group and calls `train`. If ddprun runs the job and nodes
-/// join or leave, calls it again with the new group, in the same process:
+/// join or leave, calls `train` again with the new group, in the same process:
 ///
 ///     ddp::elastic([](ddp::ElasticRun& run) {
 ///       auto net = std::make_shared<Net>();
 ///       ddp::Reducer reducer(net, run.group());
 ///       ...
 ///       ddp::TrainingState state;
-///       state.add("net", net).add("optimizer", optimizer).add("loader",
-///       *loader); run.sync(state); for (auto& batch : *loader) {
+///       state.add("net", net).add("optimizer", optimizer);
+///       state.add("loader", *loader);
+///       run.sync(state);
+///       for (auto& batch : *loader) {
 ///         ...
 ///         run.step();
 ///       }
@@ -132,17 +132,17 @@ class DDP_API ElasticRun {
 /// Each call of `train` creates its objects again; `sync` resumes the job. If a
 /// node joins, all ranks leave `train` at the same `step`, and nothing is lost.
 /// If a node is lost, collectives of the other nodes throw, and the job resumes
-/// from the last copy that `step` kept. Later steps are repeated: each sample
-/// counts once in the state.
+/// from the last copy that `step` kept. Later steps are repeated, so each
+/// sample counts once in the state.
 ///
 /// `train` must not catch exceptions of collectives, or keep a group. An
 /// exception with another cause ends the job's attempt as usual. Once `train`
-/// has returned on some rank, it is not called again on any rank, including new
-/// ones. Without ddprun, or on one node, it is called once.
+/// has returned on some rank, no rank calls `train` again, not even a new rank.
+/// Without ddprun, or on one node, `train` is called once.
 ///
-/// Replaces `init_process_group` and is likewise collective. Throws as that
-/// function and `train` do, and `c10::ValueError` if the options name a rank, a
-/// size or a master, or `commit_every` is less than 1.
+/// Replaces `init_process_group`. Collective. Throws as `init_process_group`
+/// and `train` do, and `c10::ValueError` if the options name a rank, a size or
+/// a master, or `commit_every` is less than 1.
 DDP_API void elastic(
     const std::function<void(ElasticRun&)>& train,
     const ElasticOptions& options = {});

@@ -22,18 +22,18 @@ struct JoinStep {
   /// The `call` that ranks with inputs passed to `notify_join_context`.
   int64_t call = 0;
   int64_t live = 1; ///< The number of ranks that have inputs.
-  int64_t last_live = 0; ///< The highest of these ranks.
+  int64_t last_live = 0; ///< The highest rank that has inputs.
   /// The divisor of means: the group's size or, without
   /// `divide_by_initial_world_size`, `live`.
   int64_t divisor = 1;
 };
 
-/// An object whose collectives in each step need all ranks, even those without
-/// inputs: a Reducer, a sharded optimizer, or a class of the program.
+/// An object whose collectives in each step need all ranks, even ranks without
+/// inputs: a Reducer, a sharded optimizer, or a program's object.
 ///
-/// Derive from it, call `notify_join_context` right before the collectives, and
-/// have `main_hook` call the same collectives with neutral values. Source:
-/// torch/distributed/algorithms/join.py.
+/// Derive from this class, call `notify_join_context` immediately before the
+/// collectives, and let `main_hook` call the same collectives with neutral
+/// values. Source: torch/distributed/algorithms/join.py.
 class DDP_API Joinable {
  public:
   Joinable() = default;
@@ -42,36 +42,36 @@ class DDP_API Joinable {
   virtual ~Joinable();
 
  protected:
-  /// Call it before each step's collectives: it makes the ranks without inputs
-  /// call `main_hook`. `call` (>= 0) distinguishes kinds of steps. Without a
-  /// `Join` of this object it does nothing, at no cost; with one it is
-  /// collective over the `Join`'s group. Throws `EarlyTermination` if a rank's
-  /// inputs have ended and `throw_on_early_termination` is set, and
-  /// `c10::Error` if `call` is negative or differs between ranks.
+  /// Makes ranks without inputs call `main_hook`. Call this method before each
+  /// step's collectives. `call` (>= 0) distinguishes kinds of steps. Collective
+  /// over the `Join`'s group; has no effect and no cost if this object is in no
+  /// `Join`. Throws `EarlyTermination` if a rank's inputs have ended and
+  /// `throw_on_early_termination` is set, and `c10::Error` if `call` is
+  /// negative or differs between ranks.
   std::optional<JoinStep> notify_join_context(int64_t call = 0);
 
   /// Whether this object is in a `Join` with `throw_on_early_termination`.
   bool throws_early() const;
 
-  /// Whether, in a `Join` of this object, collectives of another object may
-  /// begin before those of this object end (see `overlaps`). The next
+  /// Whether collectives of another object in the same `Join` may begin before
+  /// this object's collectives end (see `overlaps`). The next
   /// `notify_join_context` then calls `complete_main_hook`. Collectives at the
-  /// end thus need a separate call.
+  /// end of a step thus need a separate call.
   bool shares_steps() const;
 
-  /// Called on ranks without inputs if the others call `notify_join_context`.
+  /// Called on ranks without inputs when others call `notify_join_context`.
   virtual void main_hook(const JoinStep& step) = 0;
 
   /// Whether `main_hook` only starts collectives, and `complete_main_hook`
   /// waits for them. Other objects' collectives may begin in between, as with
-  /// Reducers that share a backward.
+  /// Reducers that share a backward pass.
   virtual bool overlaps() const {
     return false;
   }
   virtual void complete_main_hook() {} ///< See `overlaps`.
 
-  /// Called on all ranks when the last one has joined. No rank had inputs
-  /// longer than `root`.
+  /// Called on all ranks when the last rank has joined. No rank had inputs for
+  /// longer than rank `root`.
   virtual void post_hook(int64_t /*root*/) {}
 
  private:
@@ -79,7 +79,8 @@ class DDP_API Joinable {
   detail::JoinState* join_ = nullptr;
 };
 
-/// Thrown on all ranks when one rank's inputs end, if `JoinOptions` request it.
+/// Thrown on all ranks when one rank's inputs end, if
+/// `throw_on_early_termination` is set.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
@@ -87,48 +88,48 @@ class DDP_API EarlyTermination : public c10::Error {
 /// Options of `Join`, with Python's names and defaults; equal on all ranks.
 struct JoinOptions {
   /// Whether gradients are divided by the group's size, so that each sample has
-  /// the same weight. Otherwise, they are divided by the number of ranks with
-  /// inputs: each step has the same weight. A communication hook that takes
-  /// unscaled gradients chooses its divisor.
+  /// the same weight. Otherwise, gradients are divided by the number of ranks
+  /// with inputs, so that each step has the same weight. A communication hook
+  /// that takes unscaled gradients chooses its divisor.
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
 
-  /// Whether all ranks throw `EarlyTermination` as soon as one has no inputs,
-  /// for programs with collectives that this rank cannot match. A wrapper
-  /// throws before its forward, an attached Reducer when backward begins.
+  /// Whether all ranks throw `EarlyTermination` as soon as one rank has no
+  /// inputs, for programs with collectives that such a rank cannot match. A
+  /// wrapper throws before its forward pass, and an attached Reducer when the
+  /// backward pass begins.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
   /// If false, disables the `Join`, for loops with equal numbers of inputs.
   TORCH_ARG(bool, enable) = true;
 };
 
-/// Lets ranks have different numbers of steps. At the end of its scope, a rank
-/// whose inputs have ended takes part in the collectives of the others until
-/// their inputs have ended too:
+/// Lets ranks run different numbers of steps. At the end of the scope, a rank
+/// without further inputs joins the other ranks' collectives until the inputs
+/// of all ranks have ended:
 ///
 ///     {
 ///       auto join = reducer.join();
 ///       for (auto& batch : *loader) {
 ///         ... forward, backward and step as usual } }
 ///
-/// Gradients of ranks without inputs count as zero. These ranks get the means
-/// of the others, and `Reducer::step_in_backward` steps with them. At the end
-/// all ranks have the parameters and buffers of the rank that had inputs
-/// longest, the highest if there are several. A rank's optimizer keeps the
-/// state of its last step, unless it steps in backward or is a
+/// Gradients of ranks without inputs count as zero. These ranks get the other
+/// ranks' means, which `Reducer::step_in_backward` uses. At the end, all ranks
+/// have the parameters and buffers of the rank that had inputs longest (of
+/// several, the highest). A rank's optimizer keeps the state of the rank's last
+/// step, unless the optimizer steps in backward or is a
 /// `ZeroRedundancyOptimizer`.
 ///
 /// Exceptions propagate unchanged, as without a `Join`.
 class DDP_API Join {
  public:
-  /// The objects that take part.
+  /// The objects in the `Join`.
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
-  /// Over `group`, ranks report whether they have inputs: 8 bytes for each rank
-  /// and call. Until `finish`, only the joinables may use this group. All ranks
-  /// pass the same joinables in the same order. Not collective. Throws
+  /// Ranks report over `group` whether they have inputs, with 8 bytes per rank
+  /// and call. Until `finish` returns, only the joinables may use `group`. All
+  /// ranks pass the same joinables in the same order. Not collective. Throws
   /// `c10::ValueError` if the list is empty, an object appears twice or already
-  /// has a `Join`, or another `Join` lives on the group or on a duplicate
-  /// (deadlock).
+  /// has a `Join`, or the group or a duplicate already has one (a deadlock).
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,

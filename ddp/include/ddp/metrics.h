@@ -8,14 +8,15 @@
 
 namespace ddp {
 
-/// The sum of the ranks' values (a loss, a number of correct answers), in
-/// double precision and in the order of ranks; equal on all ranks. Collective;
-/// throws as `ProcessGroup::all_gather` does, and `c10::ValueError` on all
-/// ranks if some called `mean`.
+/// Returns the sum of the ranks' values, such as a loss or a number of correct
+/// answers, in double precision. Values are added in rank order, so the sum is
+/// equal on all ranks. Collective. Throws as `ProcessGroup::all_gather` does,
+/// and `c10::ValueError` on all ranks if some ranks called `mean`.
 DDP_API double sum(double value, const ProcessGroup& group);
 
-/// The mean: `sum` divided by the number of ranks. If ranks have different
-/// numbers of samples, divide sums instead. Collective; throws as `sum` does.
+/// Returns the mean: `sum` divided by the number of ranks. If ranks have
+/// different numbers of samples, divide two sums instead. Collective. Throws as
+/// `sum` does.
 DDP_API double mean(double value, const ProcessGroup& group);
 
 /// Writes the values and a newline to standard output, on rank 0 only. Not
@@ -25,17 +26,18 @@ void print(const ProcessGroup& group, const Values&... values) {
   if (group.rank() == 0) {
     std::ostringstream line;
     (line << ... << values);
-    std::cout << line.str() << std::endl; // whole, even if others write
+    // One write, so that the output of other ranks does not split the line.
+    std::cout << line.str() << std::endl;
   }
 }
 
-/// Reports progress of this rank to ddprun, for --hang-timeout. Collectives and
-/// a Reducer's steps report it automatically. Call it if a rank runs long
-/// without either: after each replay of a CUDA graph, or regularly in an
-/// evaluation.
+/// Reports this rank's progress to ddprun, for --hang-timeout. Collectives and
+/// a Reducer's steps report progress automatically. Call this function if a
+/// rank runs for a long time without a collective or a step: after each replay
+/// of a CUDA graph, or regularly in an evaluation.
 ///
 /// A call takes a few nanoseconds, and has no effect without ddprun. Any thread
-/// may call it.
+/// may call this function.
 DDP_API void report_progress() noexcept;
 
 } // namespace ddp

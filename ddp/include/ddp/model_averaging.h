@@ -26,15 +26,15 @@ namespace ddp {
 /// ```
 ///
 /// Each rank divides before the sum, as in Python, so results over gloo are
-/// bit-identical. Python's PostLocalSGDOptimizer keeps the step in checkpoints;
-/// use `TrainingState::add("averager", averager)` instead.
+/// bit-identical to Python's. To save the step in checkpoints, as Python's
+/// PostLocalSGDOptimizer does, use `TrainingState::add("averager", averager)`.
 class DDP_API ModelAverager {
  public:
   virtual ~ModelAverager() = default;
 
-  /// Ends a step, and averages `parameters` if the step is due. A parameter
-  /// without a gradient on any rank does not change. Collective in the steps
-  /// that are due.
+  /// Ends a step, and averages `parameters` if an averaging is due. A parameter
+  /// that has no gradient on any rank does not change. Collective if an
+  /// averaging is due.
   void average_parameters(const std::vector<at::Tensor>& parameters);
 
   /// As above, for all parameters of an optimizer.
@@ -52,7 +52,7 @@ class DDP_API ModelAverager {
   void load_state_dict(const c10::IValue& state);
 
  protected:
-  /// The group to average over in this step; null if the step is not due.
+  /// The group to average over in this step; null if no averaging is due.
   virtual const ProcessGroup* group_in(int64_t step) const = 0;
 
  private:
@@ -72,7 +72,8 @@ struct PeriodicModelAveragerOptions {
 /// `warmup_steps`.
 class DDP_API PeriodicModelAverager final : public ModelAverager {
  public:
-  /// Throws `c10::ValueError` for a period below 1 or warm-up below 0.
+  /// Throws `c10::ValueError` if `period` is below 1 or `warmup_steps` is below
+  /// 0.
   PeriodicModelAverager(
       const ProcessGroup& group,
       const PeriodicModelAveragerOptions& options);
@@ -89,7 +90,7 @@ using PeriodGroupSizes = std::map<int64_t, int64_t>;
 
 /// Options of `HierarchicalModelAverager`, with Python's names.
 struct HierarchicalModelAveragerOptions {
-  /// For each period, in steps, the number of neighbouring ranks that average.
+  /// For each period, in steps, the number of neighboring ranks that average.
   /// The last number is the group's size.
   TORCH_ARG(PeriodGroupSizes, period_group_size);
 
@@ -97,14 +98,15 @@ struct HierarchicalModelAveragerOptions {
   TORCH_ARG(int64_t, warmup_steps) = 0;
 };
 
-/// Averages parameters over small groups often, and over larger ones less
-/// often. Steps count from 0. Of the periods that divide a step's number, the
-/// longest one selects the group.
+/// Averages parameters over small groups often, and over larger groups less
+/// often. Steps are counted from 0. The longest period that divides a step's
+/// number selects the group.
 class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
-  /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` if a
-  /// period or size is below 1, a size does not divide `group`'s, the last size
-  /// is not `group`'s, or `warmup_steps` is below 0.
+  /// Splits `group` into groups of neighboring ranks. Collective. Throws
+  /// `c10::ValueError` if a period or size is below 1, a size does not divide
+  /// `group.size()`, the last size is not `group.size()`, or `warmup_steps` is
+  /// below 0.
   HierarchicalModelAverager(
       const ProcessGroup& group,
       const HierarchicalModelAveragerOptions& options);

@@ -21,8 +21,8 @@ struct DDP_API NamedTensors {
   void append(const std::string& name, const at::Tensor& tensor);
   void append(const NamedTensors& others); ///< Appends `others`.
 
-  std::vector<std::string> names; ///< As many as `tensors`.
-  std::vector<at::Tensor> tensors; ///< As many as `names`.
+  std::vector<std::string> names; ///< One per tensor.
+  std::vector<at::Tensor> tensors; ///< One per name.
 };
 
 /// The parameters of a module in registration order, including frozen ones. A
@@ -37,15 +37,15 @@ DDP_API NamedTensors unique_state(const torch::nn::Module& module);
 
 /// Broadcasts `root`'s values, in place; many small tensors share a few large
 /// messages. Shapes and dtypes must agree across ranks. Autograd does not
-/// record the change, so a backward of an earlier forward still works.
-/// Collective.
+/// record the change, so the backward pass of an earlier forward pass still
+/// works. Collective.
 DDP_API void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
     const ProcessGroup& group,
     int64_t root = 0);
 
-/// Broadcasts rank 0's buffers: the running statistics of batch-norm, before
-/// evaluating or saving. Collective.
+/// Broadcasts rank 0's buffers, such as running statistics of batch-norm. Call
+/// this function before evaluating or saving. Collective.
 DDP_API void broadcast_buffers(
     torch::nn::Module& module,
     const ProcessGroup& group);
@@ -66,10 +66,11 @@ struct VerificationOptions {
   TORCH_ARG(bool, buffers) = false;
 };
 
-/// Checks that all ranks hold the same list: names, order, shapes, dtypes and
-/// strides of the tensors, which of them require gradients, and the lines of
-/// `options`. Throws `c10::ValueError` with the same text on every rank: which
-/// rank differs from rank 0, in which tensor or option, and how. Collective.
+/// Checks that all ranks have the same list: names, order, shapes, dtypes,
+/// strides and `requires_grad` of the tensors, and the lines of `options`.
+/// Throws `c10::ValueError` with the same text on every rank, which names the
+/// rank that differs from rank 0, the tensor or option, and the difference.
+/// Collective.
 DDP_API void verify_same_model(
     const NamedTensors& tensors,
     const std::string& options,
@@ -82,11 +83,11 @@ DDP_API void verify_same_parameters(
     const ProcessGroup& group,
     const VerificationOptions& options = {});
 
-/// Checks that all ranks hold the same values, bit for bit: -0.0 differs from
-/// 0.0, and a NaN equals itself. The tensors may be of any dtype, sparse or on
-/// a GPU. An undefined tensor, such as a missing gradient, equals only another
-/// undefined tensor. Strides are ignored; a sparse tensor is compared in its
-/// coalesced form.
+/// Checks that all ranks have the same values, bit for bit: -0.0 differs from
+/// 0.0, and a NaN equals a NaN with the same bits. The tensors may be of any
+/// dtype, sparse or on a GPU. An undefined tensor, such as a missing gradient,
+/// equals only another undefined tensor. Strides are ignored; a sparse tensor
+/// is compared in its coalesced form.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. The text begins
 /// with `what`, a noun such as "gradients", and names the first tensor that
@@ -95,9 +96,9 @@ DDP_API void verify_same_parameters(
 /// lowest rank counts as the majority. If the ranks' lists have different names
 /// or lengths, the text names the first difference.
 ///
-/// Collective. Each rank reads its tensors once, on one core, and copies
-/// tensors of a GPU one by one to the CPU. Gathers 8 bytes per rank if all are
-/// equal; otherwise also names, shapes and 8 bytes per tensor.
+/// Collective. Each rank reads its tensors once, on one core, and copies GPU
+/// tensors to the CPU one at a time. Gathers 8 bytes per rank if all values are
+/// equal; otherwise, also gathers names, shapes and 8 bytes per tensor.
 DDP_API void verify_same_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
@@ -111,17 +112,17 @@ DDP_API void verify_finite(
     const VerificationOptions& options = {});
 
 /// Checks that no rank has a NaN or an infinity in its tensors. Tensors may be
-/// of any dtype, sparse or on a GPU; integers and undefined tensors are finite.
-/// Ranks' lists may differ.
+/// of any dtype, sparse or on a GPU; integers and undefined tensors count as
+/// finite. The ranks' lists may differ.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. The text begins
 /// with `what`, a noun such as "gradients", and contains the ranks and, for a
 /// few tensors, the numbers of NaN and infinite elements (a complex element may
 /// be both).
 ///
-/// Collective. Each rank reads its tensors once, in place, without memory of
-/// their size (except for sparse, float8 and non-contiguous ones), and waits
-/// for a GPU at each tensor. Reduces 8 bytes if all are finite; otherwise also
+/// Collective. Each rank reads its tensors once, in place (except sparse,
+/// float8 and non-contiguous tensors, which are copied), and waits for a GPU at
+/// each tensor. Reduces 8 bytes if all values are finite; otherwise, also
 /// gathers a few lines per rank.
 DDP_API void verify_finite(
     const NamedTensors& tensors,
@@ -129,18 +130,17 @@ DDP_API void verify_finite(
     const std::string& what);
 
 /// A 64-bit hash (XXH3) of the names, shapes and bytes of a module's
-/// parameters, equal on any machine of the same byte order. Not collective.
+/// parameters, equal on all machines with the same byte order. Not collective.
 DDP_API uint64_t parameter_hash(const torch::nn::Module& module);
 
-/// The base of all wrappers of a module. Code that names parameters looks
-/// through wrappers, so checkpoints of a wrapper and of the plain module have
-/// the same names.
+/// The base class of all wrappers of a module. Parameter names ignore wrappers,
+/// so checkpoints of a wrapper and of the plain module have the same names.
 struct DDP_API WrappedModule {
   virtual ~WrappedModule() = default;
 
   /// The wrapped module, which may also be a wrapper.
   virtual torch::nn::Module& wrapped() = 0;
-  virtual const torch::nn::Module& wrapped() const = 0; ///< Likewise.
+  virtual const torch::nn::Module& wrapped() const = 0; ///< As above.
 };
 
 } // namespace ddp

@@ -8,13 +8,13 @@
 
 namespace ddp {
 
-/// `torch::optim::Adam` with the result of Python's `torch.optim.Adam` on the
-/// CPU, bit for bit.
+/// `torch::optim::Adam` with results bit-identical to those of Python's
+/// `torch.optim.Adam` on the CPU.
 ///
 /// LibTorch's Adam computes the averages of the gradients differently, so each
 /// step differs from Python's by about 1e-7. Options and state are LibTorch's.
 /// `step` throws `c10::Error` for sparse gradients. Source: Kingma and Ba,
-/// https://arxiv.org/abs/1412.6980, as PyTorch computes it.
+/// https://arxiv.org/abs/1412.6980, as implemented in PyTorch.
 class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
@@ -22,7 +22,7 @@ class DDP_API Adam : public torch::optim::Adam {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// As `Adam`, for `torch::optim::AdamW`: the weights decay directly, not
+/// Like `Adam`, for `torch::optim::AdamW`: the weights decay directly, not
 /// through the gradients (Loshchilov and Hutter,
 /// https://arxiv.org/abs/1711.05101).
 class DDP_API AdamW : public torch::optim::AdamW {
@@ -32,14 +32,15 @@ class DDP_API AdamW : public torch::optim::AdamW {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::SGD` in one pass, which reads and writes gradient, momentum
-/// and parameter once. LibTorch's step passes over memory once per term.
+/// `torch::optim::SGD` in one pass, which reads and writes each gradient,
+/// momentum and parameter once. LibTorch's step passes over memory once per
+/// term.
 ///
 /// Options and state are LibTorch's, so schedulers and checkpoints work. The
-/// kernels, and thus the bits, are those of Python's
-/// `torch.optim.SGD(fused=True)`; results differ from LibTorch's in the last
-/// bit. A gradient or momentum whose memory layout differs from the parameter's
-/// is copied each step. `step` throws `c10::Error` for sparse gradients and
+/// kernels are those of Python's `torch.optim.SGD(fused=True)`, so results are
+/// bit-identical to Python's; they differ from LibTorch's in the last bit. A
+/// gradient or momentum whose memory layout differs from the parameter's is
+/// copied in each step. `step` throws `c10::Error` for sparse gradients and
 /// complex parameters, and if the first step with momentum is captured in a
 /// CUDA graph.
 class DDP_API FusedSGD : public torch::optim::SGD {
@@ -49,7 +50,7 @@ class DDP_API FusedSGD : public torch::optim::SGD {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// As `FusedSGD`, for `torch::optim::Adam`. No step may be captured in a CUDA
+/// Like `FusedSGD`, for `torch::optim::Adam`. No step may be captured in a CUDA
 /// graph, since the host counts the steps.
 class DDP_API FusedAdam : public torch::optim::Adam {
  public:
@@ -58,7 +59,7 @@ class DDP_API FusedAdam : public torch::optim::Adam {
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// As `FusedAdam`, for `torch::optim::AdamW`.
+/// Like `FusedAdam`, for `torch::optim::AdamW`.
 class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
@@ -73,20 +74,20 @@ class DDP_API FusedAdamW : public torch::optim::AdamW {
 ///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
 ///
 /// Dictionaries keep insertion order. Parameters are numbered across all
-/// groups; those that were never updated have no state. The result shares the
-/// optimizer's tensors. Supports torch::optim::SGD, Adam, AdamW, RMSprop,
+/// groups; parameters that were never updated have no state. The result shares
+/// the optimizer's tensors. Supports torch::optim::SGD, Adam, AdamW, RMSprop,
 /// Adagrad and LBFGS; throws `c10::NotImplementedError` for others. Not
 /// collective.
 DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 
-/// Loads into `optimizer` a state from `optimizer_state` or Python's
-/// `state_dict()`: values and options, such as the learning rate.
+/// Loads a state from `optimizer_state` or Python's `state_dict()` into
+/// `optimizer`: values and options, such as the learning rate.
 ///
 /// Tensors are converted to their parameters' dtype and device. Options that
-/// only Python's optimizers have (`foreach`, `fused`, ...) are ignored, except
-/// those that change the result (`maximize`). Throws `c10::ValueError` if such
-/// an option is on, if groups, numbers of parameters or shapes differ, or if an
-/// entry is missing; the optimizer then has not changed. Not collective.
+/// exist only in Python (`foreach`, `fused`, ...) are ignored, unless they
+/// change the result (`maximize`). Throws `c10::ValueError` if an option that
+/// changes the result is on, if groups, numbers of parameters or shapes differ,
+/// or if an entry is missing; `optimizer` is then unchanged. Not collective.
 DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);

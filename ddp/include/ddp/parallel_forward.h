@@ -11,49 +11,49 @@
 
 namespace ddp {
 
-/// A destination: every rank gets the result.
+/// The `destination` with which every rank gets the result.
 inline constexpr int64_t kAllRanks = -1;
 
 /// Returns this rank's share of `root`'s tensor.
 ///
-/// `input` is dense, of shape [n, ...], of any dtype except quantized ones, on
-/// any device, with any strides. The other ranks' `input` is ignored and may be
-/// undefined. The tensor is split along dimension 0 as by `tensor_split`:
-/// shares differ by at most one row, the longer ones first. Two ranks thus
-/// share 3 rows as 2 + 1, and ranks after the last row get none. A share is
-/// contiguous, on `group.device()`, in separate memory; in a group of one it
-/// may share the input's memory.
+/// `input` is a dense tensor of shape [n, ...], of any dtype except quantized
+/// ones, on any device, with any strides. The other ranks' `input` is ignored
+/// and may be undefined. The tensor is split along dimension 0 as by
+/// `tensor_split`: shares differ by at most one row, and longer shares are
+/// first. Two ranks thus split 3 rows as 2 + 1, and ranks after the last row
+/// get no rows. A share is contiguous, on `group.device()`, in separate memory;
+/// in a group of one it may share the input's memory.
 ///
 /// Collective. `root`'s device must have memory for the whole input. Throws
 /// `c10::ValueError` with the same text on all ranks if `root`'s input is
 /// undefined, has no dimension or cannot be moved, if `root` is not a rank, or
 /// if ranks pass different roots. The group can still be used.
 ///
-/// Does not record gradients. Use it for a batch that only one rank has;
-/// samplers give ranks their samples without communication. Source: `scatter`
-/// of torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs
-/// become 2 + 2 + 1; this function splits them into 2 + 1 + 1 + 1).
+/// Does not record gradients. Use this function for a batch that only one rank
+/// has; samplers give ranks their samples without communication. Source:
+/// `scatter` of torch.nn.parallel, which splits as `chunk` does (5 rows over 4
+/// GPUs become 2 + 2 + 1; this function splits them into 2 + 1 + 1 + 1).
 DDP_API at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root = 0);
 
-/// Returns the shares of all ranks, joined along dimension 0 in the order of
-/// ranks, on rank `destination` (with `kAllRanks`, on every rank). Other ranks
+/// Returns the shares of all ranks, concatenated along dimension 0 in rank
+/// order, on rank `destination` (with `kAllRanks`, on every rank). Other ranks
 /// get an undefined tensor.
 ///
-/// Shares are dense, of shape [n, ...], any n >= 0, any dtype, on any device,
-/// with any strides. Their dtypes and all sizes but the first must agree. An
-/// undefined share counts as empty; if all are undefined, so is the result. The
-/// result is contiguous, on `group.device()`, in separate memory; in a group of
-/// one it may share the input's memory.
+/// Shares are dense tensors of shape [n, ...], with any n >= 0, of any dtype,
+/// on any device, with any strides. Dtypes and all sizes but the first must
+/// agree. An undefined share counts as empty; if all are undefined, so is the
+/// result. The result is contiguous, on `group.device()`, in separate memory;
+/// in a group of one it may share the input's memory.
 ///
-/// Collective. Only ranks that get the result need memory for it. Throws
-/// `c10::ValueError` with the same text on all ranks if shares do not fit
-/// together, if one has no dimension or cannot be moved, if `destination` is
-/// not a rank, or if ranks pass different destinations. The group can still be
-/// used. Does not record gradients. Source: `gather` of torch.nn.parallel,
-/// which joins tensors without a dimension into a vector.
+/// Collective. Only ranks that get the result need memory for the result.
+/// Throws `c10::ValueError` with the same text on all ranks if shares do not
+/// fit together, if a share has no dimension or cannot be moved, if
+/// `destination` is not a rank, or if ranks pass different destinations. The
+/// group can still be used. Does not record gradients. Source: `gather` of
+/// torch.nn.parallel, which joins tensors without a dimension into a vector.
 DDP_API at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,
@@ -61,7 +61,7 @@ DDP_API at::Tensor gather(
 
 /// Options of `parallel_forward`.
 struct ParallelForwardOptions {
-  /// The rank whose input is forwarded.
+  /// The rank whose input is used.
   TORCH_ARG(int64_t, root) = 0;
 
   /// The rank that gets the result, or `kAllRanks`. Unset: `root`.
@@ -80,27 +80,27 @@ DDP_API at::Tensor parallel_forward(
     const ParallelForwardOptions& options);
 } // namespace detail
 
-/// Splits a batch of one rank, runs each rank's forward on its share, without
+/// Splits one rank's batch, runs each rank's forward pass on its share without
 /// gradients, and returns the joined output: Python's `DataParallel` for
 /// inference, with one process per device.
 ///
 ///     auto output = ddp::parallel_forward(net, input, group);
 ///
 /// `net` is a module, a `shared_ptr` to one, a module holder, or a callable
-/// that takes a tensor. `net` takes shape [n, ...] and returns a tensor of
-/// shape [m, ...]. For a `DistributedDataParallel`, the wrapped module runs.
-/// The ranks' modules must have equal parameters and buffers
+/// that takes a tensor. `net` takes a tensor of shape [n, ...] and returns a
+/// tensor of shape [m, ...]. For a `DistributedDataParallel`, the wrapped
+/// module runs. The ranks' modules must have equal parameters and buffers
 /// (`broadcast_module_state`, `broadcast_buffers`) and be in the same mode,
 /// usually `eval()`; the call does not change them. `scatter` describes `input`
-/// and its split, `gather` the result. If `input` has no rows, `net` runs on
-/// rank 0 only.
+/// and the split; `gather` describes the result. If `input` has no rows, `net`
+/// runs on rank 0 only.
 ///
-/// Collective. If a rank finds an error, all ranks throw it, with that rank's
-/// number, and the group can still be used. Ranks throw `c10::ValueError` as
-/// `scatter` and `gather` do, if the input is not on the group's device and may
-/// not be moved, or if all parameters of a module are on another device. If a
-/// forward throws, all ranks throw `c10::Error` with the beginning of its
-/// message, after each has run its forward.
+/// Collective. If a rank finds an error, all ranks throw this error, with that
+/// rank's number, and the group can still be used. Ranks throw
+/// `c10::ValueError` as `scatter` and `gather` do, if the input is not on the
+/// group's device and may not be moved, or if all parameters of a module are on
+/// another device. If a forward pass throws, all ranks throw `c10::Error` with
+/// the beginning of its message, after each rank has run its pass.
 ///
 /// Source: torch.nn.DataParallel's forward.
 template <typename Net>

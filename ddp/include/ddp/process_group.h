@@ -27,16 +27,16 @@ struct ProcessGroupImpl;
 
 /// The processes that train together, and this process's rank among them.
 ///
-/// A cheap value: copies share one group. A default-constructed group has one
+/// Cheap to copy; copies share one group. A default-constructed group has one
 /// member and its collectives are no-ops, so a program needs no special case
-/// for a single process. Unless noted otherwise, every rank must call each
-/// collective in the same order with tensors of the same shape and dtype.
-/// Tensors may be on the CPU or, with the backend nccl, on this rank's GPU.
+/// for a single process. Unless noted otherwise, all ranks must call the same
+/// collectives in the same order, with equal shapes and dtypes. Tensors may be
+/// on the CPU or, with the backend nccl, on this rank's GPU.
 ///
 /// A collective throws `c10::Error` with this rank, the operation and the
-/// reason: within seconds if a peer is gone or failed, with any message of the
-/// peer; otherwise at the timeout, with the missing ranks. On a GPU the next
-/// use throws. The group and its duplicates cannot be used again.
+/// reason: within seconds if a peer failed or ended, with the peer's message if
+/// known; otherwise at the timeout, with the missing ranks. On a GPU, the next
+/// use throws. The group and its duplicates are then unusable.
 class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.
@@ -49,9 +49,9 @@ class DDP_API ProcessGroup {
       c10::Device device = c10::Device(c10::kCPU));
 
   /// Forms a group of the ranks of the program's `MPI_Comm` `comm`, over which
-  /// they exchange addresses. The backend is "mpi" unless options or
-  /// DDP_BACKEND name another. MPI must be initialised. `comm` is duplicated;
-  /// the program still frees it. Collective over `comm`. Throws
+  /// these ranks exchange addresses. The backend is "mpi" unless options or
+  /// DDP_BACKEND name another one. MPI must be initialized. `comm` is
+  /// duplicated; the program still frees it. Collective over `comm`. Throws
   /// `c10::ValueError` if ddp was built with a different MPI, `c10::Error` if
   /// built without MPI, and as `init_process_group` does.
   template <typename Communicator>
@@ -70,60 +70,60 @@ class DDP_API ProcessGroup {
 
   /// The device of this rank's tensors.
   c10::Device device() const;
-  /// The name, as in `ProcessGroupOptions::backend`; "none" for a group of one.
+  /// The backend (see `ProcessGroupOptions`); "none" for a group of one.
   const std::string& backend() const;
 
   /// The limit of each wait of this group.
   std::chrono::milliseconds timeout() const;
 
   /// The key-value store of the rendezvous, under a prefix of this group; null
-  /// for a group of one. To use it and `c10d()`, include Store.hpp and
+  /// for a group of one. To use `store` and `c10d`, include Store.hpp and
   /// ProcessGroup.hpp from torch/csrc/distributed/c10d.
   c10::intrusive_ptr<c10d::Store> store() const;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const; ///< LibTorch's group.
 
-  /// Replaces `tensor` (any shape) on every rank by the reduction across ranks.
-  /// Collective. Throws `c10::ValueError` for `kMean` of integers.
+  /// Replaces `tensor` (any shape) on every rank with the reduction across
+  /// ranks. Collective. Throws `c10::ValueError` for `kMean` of integers.
   void all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
-  /// As `all_reduce`, without waiting; do not use `tensor` until `wait()`.
+  /// Like `all_reduce`, without waiting; do not use `tensor` before `wait()`.
   /// Throws `c10::ValueError` if `tensor` is not contiguous, or for `kMean`.
   Work all_reduce_async(at::Tensor tensor, ReduceOp op = ReduceOp::kSum) const;
 
-  /// Returns the tensors of all ranks, by rank. Their dtypes and all sizes but
-  /// the first must agree; the first size may differ or be 0. Collective.
+  /// Returns the tensors of all ranks, by rank. Dtypes and all sizes but the
+  /// first must agree; the first size may differ or be 0. Collective.
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) const;
 
   /// Returns the strings of all ranks, by rank; lengths may differ. Collective.
   std::vector<std::string> all_gather(const std::string& text) const;
 
-  /// Replaces `tensor` by `root`'s. Collective. Throws if `root` is not a rank.
+  /// Replaces `tensor` with `root`'s. Collective. Throws if `root` is invalid.
   void broadcast(at::Tensor tensor, int64_t root = 0) const;
 
-  /// As `broadcast`, without waiting; do not use `tensor` until `wait()`.
+  /// Like `broadcast`, without waiting; do not use `tensor` before `wait()`.
   /// Throws `c10::ValueError` if `tensor` is not contiguous.
   Work broadcast_async(at::Tensor tensor, int64_t root = 0) const;
 
-  /// Returns `root`'s string; the other ranks' are ignored. Collective.
+  /// Returns `root`'s string; other ranks' strings are ignored. Collective.
   std::string broadcast(const std::string& text, int64_t root = 0) const;
 
-  /// Returns when every rank has called it. Collective.
+  /// Returns when every rank has called `barrier`. Collective.
   void barrier() const;
 
-  /// A group of the same ranks with a separate communicator; a group from
-  /// `from_c10d` cannot connect again and returns itself. Collective.
+  /// A group of the same ranks with a separate communicator. A group from
+  /// `from_c10d` cannot connect again, and returns itself. Collective.
   ProcessGroup duplicate() const;
 
   /// The group of the ranks that pass the same `color` (>= 0), ordered by `key`
   /// and then by rank, with this group's backend. A rank that passes -1, or is
-  /// alone with its color, gets a group of one. Rank 0 of the first group
+  /// alone with its color, gets a group of one. Rank 0 of the original group
   /// serves the store of all parts. A group from `from_c10d` can be split if it
   /// has a store, gloo or nccl, and one host. Collective over this group.
   ProcessGroup split(int64_t color, int64_t key = 0) const;
 
   /// Waits for every rank and closes the connections. No copy of the group can
-  /// be used afterwards, but duplicates and Reducers can. Optional: ranks may
-  /// also leave `main` without it, in any order. Collective.
+  /// be used afterward, but duplicates and Reducers can. Optional: ranks may
+  /// also leave `main` without a shutdown, in any order. Collective.
   void shutdown();
 
  private:
@@ -140,10 +140,10 @@ class DDP_API ProcessGroup {
 };
 
 /// Forms the group of the processes that ddprun, torchrun, mpirun or srun
-/// started, or that RANK and WORLD_SIZE describe, otherwise a group of one.
-/// Call it once per process. Collective; at the timeout every rank that arrived
-/// throws `c10::Error` with the missing ranks. Throws `c10::ValueError` if
-/// options and environment are invalid or contradict each other.
+/// started, or that RANK and WORLD_SIZE describe; otherwise, a group of one.
+/// Call this function once per process. Collective: at the timeout, ranks that
+/// arrived throw `c10::Error` with the missing ranks. Throws `c10::ValueError`
+/// if options and environment are invalid or contradict each other.
 [[nodiscard]] DDP_API ProcessGroup
 init_process_group(const ProcessGroupOptions& options = {});
 

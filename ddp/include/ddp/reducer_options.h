@@ -13,14 +13,14 @@
 
 namespace ddp {
 
-/// Selects the forwards before which `DistributedDataParallel` broadcasts rank
-/// 0's buffers. These forwards are collective.
+/// Selects the forward passes before which `DistributedDataParallel` broadcasts
+/// rank 0's buffers. These passes are collective.
 enum class BufferSync {
-  /// As in Python: the first forward, and each after a forward with gradients
-  /// (grad mode on, no `no_sync` guard). Thus an evaluation's first forward is
-  /// collective, and the training forward after it keeps each rank's buffers.
+  /// As in Python: the first pass, and each pass after one with gradients (grad
+  /// mode on, no `no_sync` guard). Thus an evaluation's first pass is
+  /// collective, and the next training pass keeps each rank's buffers.
   kPython,
-  /// Only forwards with gradients: ranks may evaluate alone.
+  /// Only passes with gradients, so ranks may evaluate alone.
   kTrainingForward,
 };
 
@@ -31,13 +31,13 @@ enum class Severity { kIgnore, kWarn, kError };
 enum class BucketLayout {
   /// As in Python: by size, in rank 0's order of gradients.
   kPython,
-  /// By measurement, on the CPU (elsewhere as `kPython`). From the times of
+  /// By measurement on the CPU; elsewhere, as `kPython`. From the times of
   /// gradients and reductions, the Reducer computes the buckets whose last
-  /// reduction ends earliest. It tries them for a few backward passes, keeps
-  /// them if no rank's backward was slower, and decides after at most 16
-  /// backward passes. Since times vary, the last bits of sums may differ from
-  /// Python's and between runs; `Reducer::state_dict` saves the layout. Source:
-  /// the model of Shi, Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  /// reduction ends earliest. The Reducer tries these buckets for a few passes,
+  /// keeps them if no rank was slower, and decides after at most 16 passes.
+  /// Since times vary, the last bits of sums may differ from Python's and
+  /// between runs; `Reducer::state_dict` saves the layout. Source: Shi, Chu and
+  /// Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
   kMeasured,
 };
 
@@ -46,16 +46,16 @@ enum class BucketLayout {
 /// Construction compares options that affect other ranks, except `init_sync`
 /// and `share_communicator`, on which the comparison itself depends.
 struct ReducerOptions {
-  /// Size at which a bucket is reduced, in MiB; may be a fraction. Unset: 25,
-  /// and 1 for the first bucket, so that communication begins early.
+  /// The size at which a bucket is reduced, in MiB; may be a fraction. Unset:
+  /// 25, and 1 for the first bucket, so that communication begins early.
   TORCH_ARG(std::optional<double>, bucket_cap_mb);
 
-  /// The first bucket's size, in MiB. Unset: `bucket_cap_mb`, if set, or 1.
+  /// The first bucket's size, in MiB. Unset: `bucket_cap_mb` if set, else 1.
   TORCH_ARG(std::optional<double>, first_bucket_cap_mb);
 
   /// Bucket sizes in the order of reduction, in MiB; the last one repeats.
   /// Unless empty, the list replaces the two options above, even in the first
-  /// backward.
+  /// backward pass.
   TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
 
   /// How gradients are assigned to buckets after the first backward passes.
@@ -63,85 +63,86 @@ struct ReducerOptions {
   TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
   /// Whether rank 0's buffers (batch-norm's statistics) are broadcast: by the
-  /// wrapper before forwards, by an attached Reducer after backward passes.
+  /// wrapper before forward passes, by a Reducer after backward passes.
   TORCH_ARG(bool, broadcast_buffers) = true;
 
-  /// The forwards before which the wrapper broadcasts buffers.
+  /// The forward passes before which the wrapper broadcasts buffers.
   TORCH_ARG(BufferSync, buffer_sync) = BufferSync::kPython;
 
   /// Whether the wrapper's forward moves its arguments to the group's device,
-  /// if all parameters are there. See `DistributedDataParallel`.
+  /// if all parameters are on it. See `DistributedDataParallel`.
   TORCH_ARG(bool, move_inputs) = true;
 
   /// Whether construction compares the models and broadcasts rank 0's
-  /// parameters and buffers. If not, the caller ensures that both are equal.
+  /// parameters and buffers. If false, the caller must ensure equal models.
   TORCH_ARG(bool, init_sync) = true;
 
-  /// Not needed: unused parameters are handled without it. Lays buckets out as
-  /// Python's option does (in registration order, never rebuilt).
+  /// Not needed, since unused parameters are always handled. Lays out buckets
+  /// as Python's option does (in registration order, never rebuilt).
   TORCH_ARG(bool, find_unused_parameters) = false;
 
-  /// Gradients are slices of the buckets in any case. As in Python, this option
-  /// divides a gradient that is kept over a backward by the number of ranks.
-  /// Otherwise, the factor is the reciprocal, which rounds differently.
+  /// Gradients are always slices of the buckets. As in Python, this option
+  /// divides a gradient that is kept across passes by the number of ranks.
+  /// Otherwise, the gradient is multiplied by the reciprocal, which rounds
+  /// differently.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
-  /// Not needed: activation checkpointing is handled without it. Rebuilds the
+  /// Not needed, since activation checkpointing is always handled. Rebuilds the
   /// buckets after the second backward instead of the first, as in Python.
   TORCH_ARG(bool, static_graph) = false;
 
   /// Skips buckets of which this rank used no parameter since the last
   /// reduction. All ranks must then use the same parameters. If the skipped
   /// buckets change between steps, ranks compare them over the group's store;
-  /// if ranks differ, this backward or one of the next two throws.
+  /// if ranks differ, this backward pass or one of the next two throws.
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
-  /// Parameters and buffers that are not compared, broadcast or reduced, by
-  /// their names in `named_parameters()`; an unknown name is an error.
+  /// Names (`named_parameters()`, `named_buffers()`) of parameters and buffers
+  /// that are not compared, broadcast or reduced. An unknown name is an error.
   TORCH_ARG(std::set<std::string>, parameters_to_ignore);
 
   /// Names of parameters whose gradients are sparse. Weights of `Embedding` and
   /// `EmbeddingBag` with `sparse(true)` are detected automatically.
   TORCH_ARG(std::set<std::string>, sparse_parameters);
 
-  /// The response if backward reaches a leaf tensor of no Reducer, such as a
-  /// parameter of modules in a plain `std::vector`. Checked in the first three
-  /// backward passes. Only a leaf that two forwards used is reported: a leaf of
-  /// a single forward may be an input.
+  /// The response if one of the first three backward passes reaches a leaf
+  /// tensor of no Reducer, such as a parameter of a module in a plain
+  /// `std::vector`. Only a leaf that two forward passes used is reported, since
+  /// a leaf of a single pass may be an input.
   TORCH_ARG(Severity, unmanaged_leaves) = Severity::kWarn;
 
-  /// Leaf tensors that may get a gradient without a Reducer: not reported.
+  /// Leaf tensors that are not reported if they get a gradient.
   TORCH_ARG(std::vector<at::Tensor>, known_leaves);
 
-  /// Interval, in backward passes, at which the parameters of all ranks are
-  /// compared bit for bit; if they differ, backward throws. 0: never.
+  /// The interval, in backward passes, at which the parameters of all ranks are
+  /// compared bit for bit; if they differ, the pass throws. 0: never.
   TORCH_ARG(int64_t, check_divergence_every) = 0;
 
   /// Whether to check each rank's gradients for NaN and infinity before they
   /// are averaged, and to throw on all ranks with the parameters' names.
   TORCH_ARG(bool, check_finite) = false;
 
-  /// The hook that reduces buckets; unset: an all-reduce.
+  /// The hook that reduces buckets. Unset: an all-reduce.
   TORCH_ARG(std::shared_ptr<CommHook>, comm_hook);
 
   /// Whether the Reducer's collectives run on the given group, not on separate
-  /// connections. Nothing else may then use that group during a backward.
+  /// connections. Nothing else may then use that group during a backward pass.
   TORCH_ARG(bool, share_communicator) = false;
 
   /// Whether `Reducer::timeline()` is recorded.
   TORCH_ARG(bool, record) = false;
 
-  /// Interval, in backward passes, at which `Reducer::statistics()` measures
-  /// times after the first 10 passes; at least 1.
+  /// The interval, in backward passes, at which `Reducer::statistics()`
+  /// measures times after the first 10 passes; at least 1.
   TORCH_ARG(int64_t, sample_rate) = 100;
 
-  /// Folder for this rank's times for `ddp-timeline`; created if missing.
+  /// The folder for this rank's times for `ddp-timeline`; created if missing.
   /// Empty: the folder in DDP_TIMELINE; if both are unset, nothing is written.
   TORCH_ARG(std::string, timeline_folder);
 
   /// The backward passes to write, such as "12" or "10-12". Empty: the value of
-  /// DDP_TIMELINE_STEPS (set and empty: none) or, if unset, 10-12. The first of
-  /// these passes ends with a few small collectives.
+  /// DDP_TIMELINE_STEPS (if set but empty, none), or 10-12 if the variable is
+  /// unset. The first of these passes ends with a few small collectives.
   TORCH_ARG(std::string, timeline_steps);
 };
 

@@ -9,14 +9,14 @@
 
 namespace ddp {
 
-/// How `spawn` ends its workers.
+/// Options of `spawn`.
 struct SpawnOptions {
-  /// The time between SIGTERM to a worker and SIGKILL. Default: 5 s.
+  /// The time between SIGTERM and SIGKILL to a worker. Default: 5 s.
   TORCH_ARG(std::chrono::milliseconds, grace) = std::chrono::seconds(5);
 };
 
 /// Starts this program `count` more times on this machine, calls `worker` in
-/// each of these processes, and waits for them.
+/// each of these processes, and waits for the processes to end.
 ///
 ///     int main(int argc, char** argv) {
 ///       ddp::spawn(argc, argv, 4, [] {
@@ -28,24 +28,24 @@ struct SpawnOptions {
 /// In each worker process, `main` runs again up to this call of `spawn`, with
 /// the same arguments and in the folder in which the program was started. The
 /// call runs `worker` and ends the process with exit code 0. Code after the
-/// call runs in the first process only. Code before it runs in all processes
-/// and must lead to the same call. If a program has several calls, a worker
-/// process returns immediately from the calls before its own. A worker's
+/// call runs in the first process only. Code before the call runs in all
+/// processes and must reach the same call. If a program has several calls, a
+/// worker process returns immediately from the calls before its own. A worker's
 /// environment is the program's plus ddprun's variables, so
-/// `init_process_group` needs no options. Ranks count from 0. If unset and
-/// `count` is above 1, OMP_NUM_THREADS becomes an even share of the CPUs. A
-/// worker's standard input is /dev/null; the worker inherits only the
-/// descriptors of standard output and standard error.
+/// `init_process_group` needs no options. Ranks are numbered from 0. If
+/// OMP_NUM_THREADS is unset and `count` is above 1, a worker's value is an even
+/// share of the CPUs. A worker's standard input is /dev/null; the worker
+/// inherits only the descriptors of standard output and standard error.
 ///
-/// `argc` and `argv` are those of `main`. Workers also get arguments that were
-/// removed from them (by MPI_Init or a library for flags).
+/// `argc` and `argv` are the arguments of `main`. Workers also get arguments
+/// that MPI_Init or a flags library has removed from `argv`.
 ///
-/// Throws `c10::Error` if a worker cannot be started, throws, ends by a signal
-/// or with an exit code other than 0, or does not reach the call. The error
-/// contains the rank, process and message of the first failure. The other
-/// workers have then ended. Throws `c10::ValueError` if `count` is not above 0.
-/// Throws `c10::Error` if called within a worker, or if a launcher (ddprun,
-/// torchrun, mpirun, srun) has already started several processes.
+/// Throws `c10::Error` if a worker cannot be started, throws, is killed by a
+/// signal, exits with a code other than 0, or does not reach the call. The
+/// error contains the rank, process and message of the first failure. By then,
+/// all other workers have ended. Throws `c10::ValueError` if `count` is not
+/// positive. Throws `c10::Error` if called within a worker, or if a launcher
+/// (ddprun, torchrun, mpirun, srun) has already started several processes.
 ///
 /// No worker remains, even if the first process is killed; processes that
 /// workers started may remain. If the program has no handler for SIGTERM,

@@ -22,7 +22,7 @@ inline constexpr bool has_tensors_v = detail::Traversal<
 
 /// Calls `visitor(tensor)` for each tensor inside `value`, in order, including
 /// undefined ones. The visitor gets an `at::Tensor&`, which it may replace, or
-/// a `const at::Tensor&` if `value` is const. Does nothing for a type without
+/// a `const at::Tensor&` if `value` is const. Has no effect for a type without
 /// tensors (`has_tensors_v`).
 ///
 /// A struct is visited if it has a function `visit_tensors`, which passes each

@@ -12,14 +12,15 @@ enum class ReduceOp { kSum, kMean, kMin, kMax };
 /// A collective in progress.
 class DDP_API Work {
  public:
-  /// A completed collective.
+  /// Constructs a completed `Work`.
   Work();
   Work(Work&&) noexcept; ///< The moved-from `Work` is completed.
-  Work& operator=(Work&&) noexcept; ///< Likewise.
+  Work& operator=(Work&&) noexcept; ///< The moved-from `Work` is completed.
   ~Work();
 
-  /// Waits until the tensors may be used: blocks on the CPU; makes the current
-  /// stream wait on CUDA. Throws as collectives do.
+  /// Waits until the tensors may be used: blocks the thread for CPU tensors,
+  /// and makes the current stream wait for CUDA tensors. Throws as collectives
+  /// do.
   void wait();
 
  private:

@@ -17,29 +17,30 @@ namespace ddp {
 /// Options of `ZeroRedundancyOptimizer`, with Python's names and defaults.
 struct ZeroRedundancyOptions {
   /// Whether parameters become slices of one buffer per rank, dtype and device,
-  /// which is sent directly. Otherwise each step copies them into messages and
-  /// back. Existing views of a parameter keep the old memory.
+  /// which is sent directly. Otherwise, each step copies the parameters into
+  /// messages and back. Existing views of a parameter keep the old memory.
   TORCH_ARG(bool, parameters_as_bucket_view) = false;
 };
 
-/// Any LibTorch optimizer that treats each parameter separately, with its state
-/// sharded across ranks:
+/// Any LibTorch optimizer that updates each parameter separately, with its
+/// state sharded across ranks:
 ///
 ///     ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         net->parameters(), group, torch::optim::AdamOptions(1e-3));
 ///
-/// Each parameter belongs to one rank. The largest ones are assigned first,
-/// each to the rank with the fewest elements. A rank's `step` updates its own
-/// parameters and sends their values to all ranks. A rank thus stores only its
+/// Each parameter belongs to one rank. The largest parameters are assigned
+/// first, each to the rank with the fewest elements. `step` updates this rank's
+/// parameters, and sends their values to all ranks. A rank thus stores only its
 /// shard of the state. Results are bit-identical to the unsharded optimizer's
-/// if gradients are equal on all ranks, as after a backward with a `Reducer`.
+/// if gradients are equal on all ranks, as after a backward pass with a
+/// `Reducer`.
 ///
 /// The class is an `Optimizer`: learning rates, schedulers, `zero_grad()` and
 /// added groups work as usual, but must be the same on all ranks. `state()`
 /// contains only this rank's part. `TrainingState` and `CheckpointManager` save
-/// and load it like the unsharded optimizer, on any number of ranks, sharded or
-/// not. `Reducer::step_in_backward` and `ElasticRun::sync` reject it. In a
-/// `Join`, ranks without inputs also step. Source of the assignment:
+/// the whole state, which can be loaded on any number of ranks, sharded or not.
+/// `Reducer::step_in_backward` and `ElasticRun::sync` reject this optimizer. In
+/// a `Join`, ranks without inputs also step. Source of the assignment:
 /// torch/distributed/optim/zero_redundancy_optimizer.py.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
@@ -49,7 +50,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       "the optimizer must update each parameter separately");
 
  public:
-  /// `parameters`: a vector of tensors or of `OptimizerParamGroup`s, the same
+  /// `parameters` is a vector of tensors or of `OptimizerParamGroup`s, the same
   /// on all ranks. Not collective; `step` uses `group`.
   template <typename Parameters>
   ZeroRedundancyOptimizer(Parameters parameters, const ProcessGroup& group)
@@ -75,7 +76,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
     at::Tensor loss;
-    if (closure) { // first, as in every optimizer: it sees all parameters
+    if (closure) { // first, while the optimizer has all parameters
       const at::AutoGradMode with_gradients(true);
       loss = closure();
     }
@@ -84,28 +85,30 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     return loss;
   }
 
-  /// On rank `to`, returns the whole state as `optimizer_state` does for the
-  /// unsharded optimizer, on the CPU; on other ranks, their part. Every rank
-  /// briefly holds each part. Collective. Throws if `to` is not a rank.
+  /// On rank `to`, returns the whole state on the CPU, as `optimizer_state`
+  /// does for the unsharded optimizer. On other ranks, returns that rank's
+  /// part. Every rank briefly holds each part. Collective. Throws if `to` is
+  /// not a rank.
   c10::IValue state_dict(int64_t to = 0) {
     return shards_.state_dict(*this, to);
   }
 
-  /// Only this rank's part, for one file per rank: no rank holds the whole
-  /// state. The result shares the optimizer's tensors. Not collective.
+  /// Returns only this rank's part, to write one file per rank; no rank then
+  /// holds the whole state. The result shares the optimizer's tensors. Not
+  /// collective.
   c10::IValue local_state_dict() {
     return shards_.local_state_dict(*this);
   }
 
-  /// Loads this rank's part of a state from one of the functions above, or of
-  /// an unsharded optimizer's state. Throws as `load_optimizer_state` does, and
+  /// Loads this rank's part of a state that one of the functions above or an
+  /// unsharded optimizer returned. Throws as `load_optimizer_state` does, and
   /// `c10::ValueError` if a part is from a different rank or number of ranks.
   /// Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }
 
-  /// Checks a state; the returned function loads it.
+  /// Checks a state, and returns a function that loads it.
   std::function<void()> plan_state_dict(const c10::IValue& state) {
     shards_.assign(*this); // groups may have been added
     return shards_.plan_state_dict(*this, state);

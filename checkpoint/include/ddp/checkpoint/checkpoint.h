@@ -26,7 +26,7 @@ namespace ddp {
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write must finish within the group's
 /// timeout. Throws `c10::ValueError` for any other extension. Warns if ranks
-/// give different paths, and uses rank 0's.
+/// pass different paths, and uses rank 0's path.
 DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
@@ -49,18 +49,19 @@ struct IncompatibleKeys {
 /// `torch.save({"model": model.state_dict(), "epoch": 3}, path)`, has the
 /// module's tensors in a separate entry, which `options` can name. By default,
 /// only rank 0 reads the file, and sends the values to the other ranks, whose
-/// hosts need no file. The prefix `module.` of Python's DistributedDataParallel
-/// is ignored in names. Values are converted to a parameter's or buffer's dtype
-/// if it is of the same kind or wider (floating point to integer only for a
-/// single whole number). Parameters and buffers stay on their devices.
+/// hosts do not need the file. The prefix `module.` of Python's
+/// DistributedDataParallel is ignored in names. Values are converted to a
+/// parameter's or buffer's dtype if that dtype is of the same kind or wider
+/// (floating point to integer only for a single whole number). Parameters and
+/// buffers stay on their devices.
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are
 /// missing or unexpected, if shapes differ (the message lists all), or if ranks
-/// give different paths. The modules are then unchanged. With `strict(false)`,
+/// pass different paths. The modules are then unchanged. With `strict(false)`,
 /// the function returns the missing and unexpected names, and throws if the
-/// module and the file have no name in common. Tensors missing in the file get
-/// rank 0's values, unless every rank reads.
+/// module and the file have no name in common. Tensors that the file lacks get
+/// rank 0's values, unless every rank reads the file.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

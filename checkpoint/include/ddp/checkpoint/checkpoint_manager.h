@@ -29,10 +29,10 @@ struct CheckpointManagerOptions {
   TORCH_ARG(std::string, extension) = ".pt";
 
   /// Whether `save` returns when the tensors are copied to CPU memory; a thread
-  /// of rank 0 then writes them.
+  /// of rank 0 then writes the copies.
   TORCH_ARG(bool, asynchronous) = false;
 
-  /// How `load` reads the file.
+  /// Options with which `load` reads the file.
   TORCH_ARG(LoadOptions, load);
 };
 
@@ -48,20 +48,21 @@ struct LoadedCheckpoint {
 ///
 /// ```
 /// ddp::CheckpointManager checkpoints("runs/7", state, group);
-/// checkpoints.load();       // resumes the run, if there are any
+/// checkpoints.load();       // resumes the run if possible
 /// ...
-///   checkpoints.save(step); // now and then
+///   checkpoints.save(step); // regularly
 /// ```
 ///
-/// Each file is named by its step ("step-120.pt"); the link "latest" names the
-/// newest. Rank 0 writes each file atomically. Old files are removed only after
-/// the new one has been read back and is valid, so a valid file always remains.
+/// Each file is named after its step ("step-120.pt"); the symbolic link
+/// "latest" points to the newest file. Rank 0 writes each file atomically. Old
+/// files are removed only after the new file has been read back and is valid,
+/// so a valid file always remains.
 class DDP_API CheckpointManager {
  public:
-  /// The parts of `state` must live as long as the manager. Rank 0 reads the
-  /// folder, which need not exist yet. Throws `c10::ValueError` for invalid
-  /// options, and on rank 0 if the path is not a folder; warns if the folder is
-  /// not writable. Not collective.
+  /// The parts of `state` must outlive the manager. Rank 0 reads the folder,
+  /// which need not exist yet. Throws `c10::ValueError` for invalid options,
+  /// and on rank 0 if the path is not a folder; warns if the folder is not
+  /// writable. Not collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,
@@ -73,19 +74,19 @@ class DDP_API CheckpointManager {
   /// Waits for a write in progress; a failure causes a warning. Not collective.
   ~CheckpointManager();
 
-  /// Writes the checkpoint of a step, and replaces any earlier one of the same
-  /// step. `metric` is the checkpoint's quality, for `keep_best`; rank 0's is
-  /// used.
+  /// Writes the checkpoint of a step, and replaces any earlier checkpoint of
+  /// the same step. `metric` is the checkpoint's quality, for `keep_best`; rank
+  /// 0's value is used.
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
   /// 0's reason. An asynchronous `save` first waits for the previous one,
-  /// within the group's timeout, and throws if it failed: at most one save is
-  /// in progress. Also throws if ranks give different steps or folders, if
-  /// another process writes to the folder, or if `step` is negative or less
-  /// than in the previous save or load. Throws if the folder has later steps
-  /// that were not loaded: they are from a different run, and `load` would
-  /// prefer them.
+  /// within the group's timeout, and throws if that save failed; at most one
+  /// save is in progress. Also throws if ranks pass different steps or folders,
+  /// if another process writes to the folder, or if `step` is negative or less
+  /// than in the previous save or load. Throws if the folder contains later
+  /// steps that were not loaded, since they are from a different run and `load`
+  /// would prefer them.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns about newer corrupt ones.
@@ -93,7 +94,7 @@ class DDP_API CheckpointManager {
   ///
   /// Collective: every rank throws the same `c10::Error` if all checkpoints are
   /// corrupt, if a valid one does not fit (see `TrainingState::load`), or if
-  /// ranks gave different folders.
+  /// ranks passed different folders.
   std::optional<LoadedCheckpoint> load();
 
   /// Returns when all saves are on the disk. Collective: throws as `save` does.

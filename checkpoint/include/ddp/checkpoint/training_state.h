@@ -21,24 +21,24 @@ namespace ddp {
 /// ddp::TrainingState state;
 /// state.add("model", net).add("optimizer", optimizer).add("epoch", epoch);
 /// state.add("sampler", sampler).add_random_state();
-/// state.load("run.pt", group);   // resumes the run, if there is one
-/// state.save("run.pt", group);   // now and then
+/// state.load("run.pt", group);   // resumes the run if the file exists
+/// state.save("run.pt", group);   // regularly
 /// ```
 ///
 /// A `TrainingState` refers to its parts, which must outlive it. Adding a
-/// second part of the same name throws `c10::ValueError`.
+/// second part with the same name throws `c10::ValueError`.
 class DDP_API TrainingState {
  public:
-  /// A module, wrapped or plain: its parameters and buffers by Python's names.
+  /// Adds a module, wrapped or plain: parameters and buffers by Python's names.
   TrainingState& add(const std::string& name, torch::nn::Module& module);
-  /// The module that a pointer points to.
+  /// Adds the module that a pointer points to.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
       const std::shared_ptr<Module>& module) {
     return add(name, static_cast<torch::nn::Module&>(*module));
   }
-  /// The module in a holder.
+  /// Adds the module in a holder.
   template <typename Module>
   TrainingState& add(
       const std::string& name,
@@ -46,50 +46,50 @@ class DDP_API TrainingState {
     return add(name, module.ptr());
   }
 
-  /// A LibTorch optimizer; see `optimizer_state`.
+  /// Adds a LibTorch optimizer; see `optimizer_state`.
   TrainingState& add(
       const std::string& name,
       torch::optim::Optimizer& optimizer);
 
-  /// A scheduler: its number of steps. The optimizer has the learning rates.
+  /// Adds a scheduler's number of steps; learning rates are the optimizer's.
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
-  /// A plateau scheduler: the best metric and the counters, by Python's names.
+  /// Adds a plateau scheduler's best metric and counters, by Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
 
-  /// A variable of the program: a number or a bool, or, by the functions below,
-  /// a string or a tensor. Rank 0's value is saved for all ranks.
+  /// Adds a variable of the program: a number or a bool or, with the functions
+  /// below, a string or a tensor. Rank 0's value is saved for all ranks.
   template <typename Number>
   std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
       const std::string& name,
       Number& value);
-  /// A string.
+  /// Adds a string.
   TrainingState& add(const std::string& name, std::string& value);
-  /// A tensor; loading replaces it by a new tensor.
+  /// Adds a tensor; loading replaces it with a new tensor.
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
-  /// An object with `state_dict()`, which may be collective, and
+  /// Adds an object with `state_dict()`, which may be collective, and
   /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
   /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
   /// returns a `std::function<void()>` that loads it; the part is then loaded
   /// only if all parts fit. A communication hook's state that differs between
-  /// ranks is an additional part, "<name>_of_each_rank"; files without it can
-  /// be loaded.
+  /// ranks is an additional part, "<name>_of_each_rank", which a file may lack.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
   TrainingState& add(const std::string& name, Stateful& part);
 
-  /// LibTorch's generators on each rank (`random_state`). If the number of
+  /// Adds LibTorch's generators on each rank (`random_state`). If the number of
   /// ranks has changed, ranks with saved generators resume them. Other ranks
-  /// begin new streams, derived from rank 0's, with a warning. Generators that
-  /// were equal on all ranks, as after `manual_seed`, stay equal.
+  /// begin new streams, derived from rank 0's stream, with a warning.
+  /// Generators that were equal on all ranks, as after `manual_seed`, stay
+  /// equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
-  /// A generator of the standard library (`std::mt19937`) on each rank. See
+  /// Adds a standard-library generator (`std::mt19937`) on each rank. See
   /// `add_random_state` for a changed number of ranks.
   template <typename Generator>
   TrainingState& add_generator(const std::string& name, Generator& generator);
@@ -100,18 +100,18 @@ class DDP_API TrainingState {
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// any other extension. Warns if ranks give different paths, and uses rank
-  /// 0's.
+  /// any other extension. Warns if ranks pass different paths, and uses rank
+  /// 0's path.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Loads all parts from a file of `save` or Python; returns false if the file
   /// does not exist.
   ///
-  /// Collective: by default, rank 0 reads and sends the others a copy. Every
-  /// rank throws the same `c10::Error` if ranks give different paths, or if the
-  /// file is corrupt or does not fit on one of them. Then nothing has changed
-  /// on any rank, except custom parts. During the call, each rank's CPU memory
-  /// holds the whole file; a device holds only the state.
+  /// Collective: by default, rank 0 reads the file and sends the other ranks a
+  /// copy. Every rank throws the same `c10::Error` if ranks pass different
+  /// paths, or if the file is corrupt or does not fit a rank's parts. Then
+  /// nothing changes on any rank, except custom parts. During the call, each
+  /// rank's CPU memory holds the whole file; a device holds only the state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
@@ -123,9 +123,9 @@ class DDP_API TrainingState {
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Loads a state that `state_dict` returned in this or a different run.
-  /// Throws `c10::Error` if a part is missing or does not fit. Then nothing has
-  /// changed, except custom parts without `plan_state_dict`. Extra keys are
-  /// ignored. Not collective.
+  /// Throws `c10::Error` if a part is missing or does not fit. In that case,
+  /// nothing changes, except custom parts without `plan_state_dict`. Extra keys
+  /// are ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
       const ProcessGroup& group = {});
@@ -135,7 +135,7 @@ class DDP_API TrainingState {
   friend class ElasticRun;
   TrainingState& add_part(detail::TrainingPart part);
 
-  /// Loads an existing file. On rank 0, `read` may hold its contents.
+  /// Loads an existing file. On rank 0, `read` may contain the file's contents.
   void load_file(
       const std::string& path,
       const ProcessGroup& group,

@@ -19,7 +19,7 @@ namespace ddp {
 /// reach the inner hook unchanged. Works with every backend.
 ///
 /// Over gloo, values equal those of Python's hooks of the same names bit for
-/// bit: each rank divides in the smaller dtype, before the sum.
+/// bit: each rank divides gradients in the smaller dtype, before the sum.
 class DDP_API CompressHook final : public CommHook {
  public:
   /// If `inner` is null, uses an all-reduce. Throws `c10::ValueError` if
@@ -54,8 +54,8 @@ DDP_API std::shared_ptr<CompressHook> fp16_compress_hook(
 DDP_API std::shared_ptr<CompressHook> bf16_compress_hook(
     std::shared_ptr<CommHook> inner = nullptr);
 
-/// Does not reduce: each rank keeps its gradients. Use it only to measure the
-/// speed of training without the cost of communication.
+/// Does not reduce: each rank keeps its gradients. Use this hook only to
+/// measure the speed of training without the cost of communication.
 class DDP_API NoopHook final : public CommHook {
  public:
   bool keeps_ranks_equal() const override {
@@ -68,17 +68,18 @@ class DDP_API NoopHook final : public CommHook {
 
 /// Options of `QuantizationHook`.
 struct QuantizationOptions {
-  /// The number of neighbouring elements that share a scale and a zero point;
-  /// unset: the whole bucket. 512 in Python's quantization_perchannel_hook.
+  /// The number of neighboring elements that share a scale and a zero point.
+  /// Unset: all elements of a bucket. Python's quantization_perchannel_hook
+  /// uses 512.
   TORCH_ARG(std::optional<int64_t>, channel_size);
 };
 
 /// Sends gradients as 8-bit integers: each rank gathers the other ranks'
-/// values, scales and zero points, and adds them in float. A rank thus receives
-/// one byte per element from each rank. With fewer than eight ranks, an
-/// all-reduce of floats sends more. Lossy, without error feedback. NaN and
-/// infinity become NaN. Buckets that are not of real numbers are averaged
-/// unquantized.
+/// values, scales and zero points, and adds the values in float. A rank thus
+/// receives one byte per element from each rank. With fewer than eight ranks,
+/// an all-reduce of floats sends more. The quantization is lossy, without error
+/// feedback. NaN and infinity become NaN. Buckets of complex numbers are
+/// averaged unquantized.
 ///
 /// Over every backend, float values equal those of Python's
 /// quantization_pertensor_hook and quantization_perchannel_hook bit for bit.
@@ -100,12 +101,12 @@ class DDP_API QuantizationHook final : public CommHook {
 };
 
 /// Runs hooks in sequence: the result of each hook is the buffer of the next,
-/// and the last result is the bucket's. For instance, the first hook clips this
-/// rank's gradients, and the second reduces them.
+/// and the last result is the bucket's. For instance, the first hook can clip
+/// this rank's gradients, and the second can reduce them.
 ///
-/// Gradients are divided for each hook that takes scaled gradients, so an
-/// `AllReduceHook` averages. On the CPU, a thread of the chain calls the hooks,
-/// one bucket after another, and the hooks get separate connections.
+/// The chain divides gradients for each hook that takes scaled gradients, so an
+/// `AllReduceHook` averages. On the CPU, a thread of the chain calls the hooks
+/// for one bucket after another, over separate connections.
 class DDP_API HookChain final : public CommHook {
  public:
   /// Throws `c10::ValueError` if the list is empty or contains null.
@@ -116,14 +117,14 @@ class DDP_API HookChain final : public CommHook {
 
   /// The first hook's value.
   bool takes_scaled_gradients() const override;
-  /// Whether one of the hooks keeps them equal.
+  /// Whether at least one hook keeps ranks equal.
   bool keeps_ranks_equal() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;
 
-  // The states of the hooks that have one, by index.
+  // The states of the hooks, by index; without hooks that have no state.
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
   c10::IValue rank_state_dict() const override;

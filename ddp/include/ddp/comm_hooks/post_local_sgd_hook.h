@@ -18,19 +18,20 @@ struct PostLocalSGDOptions {
   /// The number of initial backward passes that average across all ranks.
   TORCH_ARG(int64_t, start_iteration) = 0;
 
-  /// The ranks that average their gradients afterwards. Nothing else may use
-  /// this group during a backward. Unset: the ranks of one host.
+  /// The ranks that average their gradients after these passes. Nothing else
+  /// may use this group during a backward pass. Unset: the ranks of one host.
   TORCH_ARG(std::optional<ProcessGroup>, subgroup);
 
-  /// Whether ranks then average in subgroups, or each keeps its own gradients.
+  /// Whether ranks then average in subgroups; if false, each rank keeps its own
+  /// gradients.
   TORCH_ARG(bool, post_local_gradient_allreduce) = true;
 };
 
 /// Post-local SGD: averages gradients across all ranks in the first backward
-/// passes, and then only within subgroups. Parameters then diverge: average
+/// passes, and then only within subgroups. Parameters then diverge; average
 /// them regularly with a `ModelAverager`. A Reducer with
 /// `check_divergence_every` rejects this hook. A parameter unused in a subgroup
-/// may get a gradient of zero there.
+/// may get a gradient of zero on that subgroup's ranks.
 ///
 /// Over gloo, values equal those of Python's post_localSGD_hook bit for bit.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.

@@ -14,23 +14,25 @@ namespace ddp {
 /// Options of `PowerSGDHook`, with the names and defaults of Python's
 /// PowerSGDState.
 struct PowerSGDOptions {
-  /// Columns of the factors. More columns are more exact but cost more.
+  /// The number of columns of the factors. More columns are more exact but cost
+  /// more.
   TORCH_ARG(int64_t, matrix_approximation_rank) = 1;
 
   /// The number of initial backward passes that average without compression.
   TORCH_ARG(int64_t, start_iteration) = 1000;
 
-  /// Gradients are compressed if compression saves more than this factor;
-  /// others (biases) are averaged uncompressed.
+  /// Gradients are compressed if compression saves more than this factor; other
+  /// gradients, such as biases, are averaged uncompressed.
   TORCH_ARG(double, min_compression_rate) = 2;
 
   /// Whether the compression error is added to this rank's next gradient.
   TORCH_ARG(bool, use_error_feedback) = true;
 
-  /// Whether factors start from the previous step's factors, not at random.
+  /// Whether factors start from the previous step's factors, not from random
+  /// values.
   TORCH_ARG(bool, warm_start) = true;
 
-  /// Added to a column's norm before the column is divided by its norm.
+  /// The number to add to a column's norm before the column is divided by it.
   TORCH_ARG(double, orthogonalization_epsilon) = 0;
 
   /// The seed of the random factors, from 0 to 2^32 - 1.
@@ -41,31 +43,34 @@ struct PowerSGDOptions {
   TORCH_ARG(bool, batch_tensors_with_same_shape) = false;
 
   /// Whether to compress a whole bucket at once, as a square matrix padded with
-  /// zeros, regardless of `min_compression_rate`: faster and less exact.
-  /// Python's batched_powerSGD_hook.
+  /// zeros, regardless of `min_compression_rate`, which is faster and less
+  /// exact. Source: Python's batched_powerSGD_hook.
   TORCH_ARG(bool, whole_bucket) = false;
 };
 
-/// PowerSGD: averages low-rank factors of matrix gradients, which are much
-/// smaller. Lossy; a rank adds its error to its next gradient.
+/// PowerSGD: averages low-rank factors of gradient matrices, which are much
+/// smaller than the matrices. The compression is lossy; a rank adds its error
+/// to its next gradient.
 ///
 /// The state contains the number of backward passes, the random generator and
 /// the factors; each rank's state contains its errors. A new bucket layout
-/// resets factors and errors. Buckets that are not of real numbers are averaged
+/// resets factors and errors. Buckets of complex numbers are averaged
 /// uncompressed.
 ///
 /// Over gloo, values equal those of Python's powerSGD_hook bit for bit if
-/// Python has one bucket, or waits for each bucket. In Python, callbacks start
-/// collectives, in an order that may differ between ranks. If Python returns
-/// NaN (a matrix of zeros with an epsilon of 0), the mean here is zero.
+/// Python has one bucket, or waits for each bucket. Otherwise, callbacks start
+/// Python's collectives, in an order that may differ between ranks. If Python
+/// returns NaN (for a matrix of zeros with an epsilon of 0), this hook returns
+/// zero.
 ///
-/// Memory: the bucket's size for errors, and again during the reduction.
-/// Source: Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
+/// Errors take as much memory as the bucket, and a reduction needs the same
+/// amount again. Source: Vogels, Karimireddy and Jaggi,
+/// https://arxiv.org/abs/1905.13727.
 class DDP_API PowerSGDHook final : public CommHook {
  public:
-  /// Throws `c10::ValueError` for invalid options: error feedback and warm
-  /// start need a `start_iteration` of 2 or more, since only then are the
-  /// buckets final.
+  /// Throws `c10::ValueError` for invalid options. Error feedback and warm
+  /// start need a `start_iteration` of 2 or more, since buckets are not final
+  /// before.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
 
@@ -76,13 +81,13 @@ class DDP_API PowerSGDHook final : public CommHook {
       const ProcessGroup& group) override;
 
   /// The ratio of elements reduced to elements sent since `start_iteration`; 0
-  /// before. Call it between backward passes.
+  /// before that pass. Call this method between passes.
   double compression_rate() const;
 
   c10::IValue state_dict() const override;
-  /// Resets errors; call it before `load_rank_state_dict`.
+  /// Resets errors; call this method before `load_rank_state_dict`.
   void load_state_dict(const c10::IValue& state) override;
-  /// None without error feedback.
+  /// This rank's errors; none without error feedback.
   c10::IValue rank_state_dict() const override;
   void load_rank_state_dict(const c10::IValue& state) override;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The library throws LibTorch's error types with only a text, while TORCH_CHECK
-// adds a source line to `what()`.
+// The library throws LibTorch's error types with only a message, while
+// TORCH_CHECK adds a source line to `what()`.
 
 #include <c10/util/Exception.h>
 
@@ -14,12 +14,12 @@
 
 namespace ddp::detail {
 
-/// Whether errors include a stack trace: with TORCH_SHOW_CPP_STACKTRACES=1, and
-/// with DDP_DEBUG.
+/// Whether errors include a stack trace, as with TORCH_SHOW_CPP_STACKTRACES=1
+/// or DDP_DEBUG.
 DDP_API bool shows_frames();
 
-/// Replaces each "{}" in `form` by the next of `values`; remaining values are
-/// appended.
+/// Replaces each "{}" in `form` with the next of `values`, and appends the
+/// remaining values.
 DDP_API std::string fill_in(
     std::string_view form,
     std::initializer_list<std::string> values);
@@ -41,14 +41,14 @@ template <typename Error>
 
 } // namespace ddp::detail
 
-/// Throws a `c10` exception of type `Error` with the text that `format` makes
-/// of the other arguments.
+/// Throws a `c10` exception of type `Error` with the other arguments, formatted
+/// by `format`, as the message.
 #define DDP_THROW(Error, ...)                                \
   ::ddp::detail::throw_error<::c10::Error>(                  \
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
       ::ddp::detail::format(__VA_ARGS__))
 
-/// Throws unless the condition holds; the text is formatted only then.
+/// Throws if the condition is false; formats the message only in that case.
 #define DDP_CHECK_WITH(Error, condition, ...) \
   do {                                        \
     if (C10_UNLIKELY(!(condition))) {         \

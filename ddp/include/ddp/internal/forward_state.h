@@ -16,8 +16,8 @@
 
 namespace ddp::detail {
 
-/// The wrapper's work around each forward and its state between forwards: the
-/// part of `DistributedDataParallel` that does not depend on the module's type.
+/// The part of `DistributedDataParallel` that does not depend on the module's
+/// type: the work around each forward pass, and the state between passes.
 class DDP_API ForwardState {
  public:
   /// Collective.
@@ -29,21 +29,22 @@ class DDP_API ForwardState {
   ForwardState(const ForwardState&) = delete;
   ForwardState& operator=(const ForwardState&) = delete;
 
-  /// Call it before each forward. Collective if it broadcasts rank 0's buffers;
-  /// see `BufferSync`.
+  /// Begins a forward pass. Collective if it broadcasts rank 0's buffers; see
+  /// `BufferSync`.
   void begin();
 
-  /// Call it after each forward, also after one that threw.
+  /// Ends a forward pass, even one that threw.
   void end() noexcept;
 
-  /// Whether the backward of a forward that begins now would communicate.
+  /// Whether the backward pass of a forward pass that begins now would
+  /// communicate.
   bool gradients_will_follow() const;
 
   /// Makes backward passes through these outputs communicate.
   void anchor(const OutputAnchors& outputs);
 
-  /// For an output whose tensors cannot be visited: from now on each backward
-  /// communicates, as with an attached Reducer.
+  /// Makes each later backward pass communicate, as with an attached Reducer,
+  /// since the tensors of an output cannot be visited.
   void anchor_unseen();
 
   Reducer& reducer() {
@@ -73,13 +74,13 @@ class DDP_API ForwardState {
   ProcessGroup group_;
   BufferSync buffer_sync_;
   bool broadcasts_buffers_;
-  /// In Python `require_forward_param_sync`.
+  /// Python's `require_forward_param_sync`.
   bool sync_next_ = true;
   at::Tensor first_parameter_;
   std::optional<c10::Device> input_device_;
 };
 
-/// The module type behind `Net`, which may be a module or a module holder.
+/// The module type of `Net`, which may be a module or a module holder.
 template <typename Net, bool is_holder>
 struct ContainedModule {
   using type = Net;

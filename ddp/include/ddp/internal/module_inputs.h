@@ -19,7 +19,7 @@ class Module;
 
 namespace ddp::detail {
 
-/// Visitor: whether a tensor is not on `device`.
+/// A visitor that finds whether any tensor is not on `device`.
 struct FindElsewhere {
   c10::Device device;
   bool found = false;
@@ -29,7 +29,7 @@ struct FindElsewhere {
   }
 };
 
-/// Visitor: replaces tensors that are not on `device` by copies there.
+/// A visitor that replaces tensors on other devices with copies on `device`.
 struct DDP_API MoveTo {
   c10::Device device;
 
@@ -49,10 +49,11 @@ struct IsCopyable<T, std::void_t<typename T::value_type>>
     const std::type_info& type,
     c10::Device device);
 
-/// One argument of a forward, as passed to the module. `get()` returns
+/// One argument of a `forward` call, as passed to the module. `get()` returns
 /// `Argument`, a reference type: the caller's object or, if one of its tensors
-/// is not on `device`, a copy with its tensors there. Without a device, it is
-/// always the caller's object. `value()` returns the same object for reading.
+/// is not on `device`, a copy with its tensors on `device`. Without a device,
+/// `get()` always returns the caller's object. `value()` returns the same
+/// object, const.
 template <typename Argument, bool has_tensors = has_tensors_v<Argument>>
 class ModuleInput {
  public:
@@ -112,15 +113,15 @@ class ModuleInput<Argument, true> {
   std::optional<Value> copy_;
 };
 
-/// A tensor in a forward's arguments that is not on the module's device.
+/// A tensor in a `forward` call's arguments that is not on the module's device.
 struct StrayTensor {
   size_t argument;
-  size_t tensor; ///< counts the tensors of the argument
+  size_t tensor; ///< The index among the argument's tensors.
   c10::Device device;
 };
 
-/// Visitor: collects the tensors of arguments, passed one after the other, that
-/// are not on `device`. CPU scalars may be used with tensors of any device.
+/// A visitor that collects the tensors of successive arguments that are not on
+/// `device`, except CPU scalars, which operators accept with any device.
 class StrayTensors {
  public:
   explicit StrayTensors(c10::Device device) : device_(device) {}
@@ -151,13 +152,12 @@ class StrayTensors {
   std::vector<StrayTensor> found_;
 };
 
-/// Whether tensors on `device` may be arguments of a forward. They may not if
-/// all parameters of `module` are on another device and no buffer is on
-/// `device`.
+/// Whether tensors on `device` may be arguments of `module`: false if all its
+/// parameters are on another device and no buffer is on `device`.
 bool takes_inputs_on(const torch::nn::Module& module, c10::Device device);
 
 /// Throws `c10::ValueError` if all parameters of `module` are on one device and
-/// a stray tensor is neither there nor on any buffer's device.
+/// a stray tensor is neither on that device nor on any buffer's device.
 DDP_API void check_devices(
     const torch::nn::Module& module,
     const std::vector<StrayTensor>& strays,

@@ -19,12 +19,12 @@ namespace ddp::detail {
 /// new values to all ranks.
 class DDP_API OptimizerShards {
  public:
-  /// If `views`, parameters become slices of the messages.
+  /// If `views` is true, parameters become slices of the messages.
   OptimizerShards(ProcessGroup group, bool views);
 
-  /// Assigns parameters added to the optimizer since the last call to ranks.
-  /// Drops the state of other ranks' parameters, which Adagrad creates
-  /// immediately.
+  /// Assigns to ranks the parameters that were added to the optimizer since the
+  /// last call. Drops the state of other ranks' parameters, since Adagrad
+  /// creates state at construction.
   void assign(torch::optim::Optimizer& optimizer);
 
   /// Calls `assign`, and then `step` while the optimizer has only this rank's
@@ -65,7 +65,7 @@ class DDP_API OptimizerShards {
   bool views_;
   /// The number of elements assigned to each rank so far.
   std::vector<int64_t> loads_;
-  /// The owner of each parameter, by group.
+  /// The owner of each parameter, by parameter group.
   std::vector<std::vector<int64_t>> owners_;
   /// Each rank's parameters.
   std::vector<std::vector<at::Tensor>> parameters_;

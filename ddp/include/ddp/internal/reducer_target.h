@@ -27,7 +27,8 @@ namespace ddp::detail {
 
 struct TargetState;
 
-/// The target of a Reducer; converts implicitly from each kind of target.
+/// The target of a Reducer; each kind of target converts implicitly to this
+/// class.
 class DDP_API ReducerTarget {
  public:
   /* implicit */ ReducerTarget(
@@ -50,8 +51,8 @@ class DDP_API ReducerTarget {
   /* implicit */ ReducerTarget(const Holder& module)
       : ReducerTarget(module.ptr()) {}
 
-  /// Throws `c10::ValueError` if options use unknown names, the module is null,
-  /// or a tensor in a list is not a leaf that requires a gradient.
+  /// Throws `c10::ValueError` if options contain unknown names, the module is
+  /// null, or a tensor in a list is not a leaf that requires a gradient.
   TargetState state(const ReducerOptions& options) const;
 
  private:

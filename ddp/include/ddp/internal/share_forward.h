@@ -16,7 +16,7 @@ namespace ddp::detail {
 /// The function that `parallel_forward` runs on each rank.
 struct ShareForward {
   std::function<at::Tensor(const at::Tensor&)> run;
-  /// Null for other callables.
+  /// The module; null for other callables.
   const torch::nn::Module* module = nullptr;
 };
 
@@ -38,7 +38,7 @@ template <typename Net>
 ShareForward share_forward(Net& net) {
   using Type = std::remove_const_t<Net>;
   if constexpr (torch::detail::is_module_holder<Type>::value) {
-    return share_forward(*net.ptr()); // not const, though the holder may be
+    return share_forward(*net.ptr()); // non-const even if the holder is const
   } else if constexpr (HasArrow<Net>::value) {
     return share_forward(*net);
   } else if constexpr (std::is_base_of_v<WrappedModule, Net>) {

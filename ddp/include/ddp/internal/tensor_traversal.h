@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-// LibTorch's types are only declared: code that uses one includes its header.
+// LibTorch's types are only declared: users of a type include its header.
 namespace torch {
 template <typename Key, typename Value>
 class OrderedDict;
@@ -28,8 +28,8 @@ class PackedSequence;
 
 namespace ddp::detail {
 
-/// How to visit the tensors inside a `T`: `kHasTensors` is whether it may hold
-/// any, and `visit(value, visitor)` visits them. See `ddp::visit_tensors`.
+/// Visits the tensors inside a `T`: `kHasTensors` is whether a `T` may contain
+/// tensors, and `visit(value, visitor)` visits them. See `ddp::visit_tensors`.
 template <typename T>
 struct Traversal;
 
@@ -41,8 +41,8 @@ void traverse(T& value, Visitor& visitor) {
   }
 }
 
-/// The visitor that a program's `visit_tensors` gets. It takes any member, and
-/// visits the member as const if the `Owner` is const.
+/// The visitor that a program's `visit_tensors` receives. The visitor accepts
+/// any member, and visits the member as const if `Owner` is const.
 template <typename Visitor, typename Owner>
 struct MemberVisitor {
   Visitor& visitor;
@@ -57,7 +57,7 @@ struct MemberVisitor {
 
 namespace customization {
 
-void visit_tensors() = delete; // or `ddp::visit_tensors` would be found first
+void visit_tensors() = delete; // hides the object `ddp::visit_tensors`
 
 struct Ignore {
   template <typename Member>
@@ -95,8 +95,8 @@ struct Traversal {
   }
 };
 
-/// Const and reference types are not visited: in a copy of an object that holds
-/// them, tensors could not be replaced.
+/// Const and reference types are not visited, since their tensors could not be
+/// replaced in a copy of the object that contains them.
 struct NoTensors {
   static constexpr bool kHasTensors = false;
 };
@@ -161,7 +161,7 @@ struct TupleTraversal {
   }
 
  private:
-  // Visits a value by its declared type, which may be a reference.
+  // Visits a value if its declared type, which may be a reference, has tensors.
   template <typename Declared, typename T, typename Visitor>
   static void element(T& value, Visitor& visitor) {
     if constexpr (Traversal<Declared>::kHasTensors) {
@@ -207,7 +207,7 @@ struct Traversal<torch::data::Example<Data, Target>> {
   }
 };
 
-/// Its `batch_sizes` are not visited: they belong on the CPU.
+/// The `batch_sizes` are not visited, since they belong on the CPU.
 template <>
 struct Traversal<torch::nn::utils::rnn::PackedSequence> {
   static constexpr bool kHasTensors = true;

@@ -25,13 +25,15 @@ enum class LearningRateScaling {
   kSquareRoot,
 };
 
-/// The batch sizes to keep, in samples. All ranks must pass the same sizes.
+/// Options of `plan_batches`; batches are in samples. All ranks must pass the
+/// same options.
 struct BatchPlanOptions {
-  /// Samples between two steps of the optimizer, across all ranks.
+  /// The number of samples per optimizer step, across all ranks.
   TORCH_ARG(std::optional<int64_t>, global_batch) = std::nullopt;
-  /// Samples in one forward of one rank, as many as fit into its memory.
+  /// The number of samples per forward pass of a rank, usually as many as fit
+  /// into memory.
   TORCH_ARG(std::optional<int64_t>, rank_batch) = std::nullopt;
-  /// Backward passes between two steps of the optimizer, all but the last in a
+  /// The number of backward passes per optimizer step, all but the last under a
   /// `no_sync` guard.
   TORCH_ARG(std::optional<int64_t>, accumulation_steps) = std::nullopt;
   /// The global batch for which the learning rate was tuned.
@@ -40,20 +42,21 @@ struct BatchPlanOptions {
   TORCH_ARG(LearningRateScaling, scaling) = LearningRateScaling::kLinear;
 };
 
-/// Batch sizes with global = rank * ranks * accumulation_steps.
+/// Batch sizes with global_batch = rank_batch * ranks * accumulation_steps.
 struct BatchPlan {
   int64_t global_batch = 0; ///< Samples per step, across all ranks.
-  int64_t rank_batch = 0; ///< Samples per backward of a rank.
+  int64_t rank_batch = 0; ///< Samples per backward pass of a rank.
   int64_t accumulation_steps = 1; ///< Backward passes per step.
   /// The factor for the learning rate; 1 without a reference batch.
   double learning_rate_scale = 1;
 };
 
-/// Computes the sizes that `options` leave unset, for the ranks of `group`; the
-/// number of accumulation steps is 1 if it is not determined. If the number of
-/// ranks changes, only unset sizes change: with a fixed global batch, training
-/// stays the same. Throws `c10::ValueError` if the sizes contradict each other;
-/// the message has all sizes and the nearest valid ones. Not collective.
+/// Computes the sizes that `options` leave unset, for the ranks of `group`;
+/// `accumulation_steps` is 1 if no other size determines it. If the number of
+/// ranks changes, only unset sizes change, so training with a fixed global
+/// batch stays the same. Throws `c10::ValueError` if the sizes contradict each
+/// other; the message contains all sizes and the nearest valid sizes. Not
+/// collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
@@ -62,12 +65,12 @@ DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 
 /// Draws batches of a fixed size from another sampler, regardless of the data
-/// loader's request, like Python's `BatchSampler`: for a batch size that
-/// belongs to the sampler, not to the loader's options.
+/// loader's request, like Python's `BatchSampler`. The sampler, not the
+/// loader's options, determines the batch size.
 ///
 /// The last batch of an epoch may be smaller; `drop_last` drops it (the
 /// loader's `drop_last` must be off). `Base` is a sampler of indices, such as
-/// `DistributedSampler`; the copy inside shares the original's epoch.
+/// `DistributedSampler`; the copy in this sampler shares the original's epoch.
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
@@ -83,7 +86,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     base_.reset(new_size);
   }
 
-  /// The next batch; `batch_size` is ignored.
+  /// Returns the next batch; the argument is ignored.
   std::optional<std::vector<size_t>> next(size_t /*batch_size*/ = 0) override {
     auto batch = base_.next(batch_size_);
     if (batch && drop_last_ && batch->size() < batch_size_) {
@@ -92,7 +95,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
     return batch;
   }
 
-  /// This and the methods below call those of `Base`; see `ShardedSampler`.
+  /// This method and those below call `Base`'s methods; see `ShardedSampler`.
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }
@@ -101,7 +104,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   auto epoch() const -> decltype(std::declval<const B&>().epoch()) {
     return base_.epoch();
   }
-  /// Counts samples that the loop has used.
+  /// Reports `count` more samples that the loop has used.
   template <typename B = Base>
   auto advance(size_t count) -> decltype(std::declval<B&>().advance(count)) {
     base_.advance(count);

@@ -17,15 +17,15 @@ namespace ddp {
 /// version of LibTorch's data loader that tracks the loop's progress.
 ///
 /// The loader takes LibTorch's samplers and stateless datasets, and gives the
-/// same batches in the same order. The differences:
+/// same batches in the same order. The differences are:
 ///
-/// - Batches always come in order. If a dataset that ends in `.map(Stack<>())`
-///   makes samples one by one (the program has no `get_batch` or batch
+/// - Batches are always in order. If a dataset that ends in `.map(Stack<>())`
+///   makes samples individually (the program has no `get_batch` or batch
 ///   transform), all workers load samples of the oldest batch, directly into
 ///   reused memory. These samples must be dense, on the CPU, and of one dtype.
-/// - Each worker computes with one thread (LibTorch's with one per core), and
+/// - Each worker computes with one thread (LibTorch's use one per core), and
 ///   receives no signals.
-/// - With this library's samplers, a batch counts as done when the loop gets
+/// - With this library's samplers, a batch counts as used when the loop gets
 ///   it, without `advance`; a state saved after a step resumes with the next.
 /// - A dataset's exception reaches the loop unchanged, in place of the batch.
 ///   After an exception or a `break`, the loader can begin again.
@@ -45,17 +45,17 @@ namespace ddp {
 template <typename Dataset, typename Sampler>
 class DataLoader {
  public:
-  using BatchType = typename Dataset::BatchType; ///< Dataset's.
-  using BatchRequestType = typename Sampler::BatchRequestType; ///< Sampler's.
+  using BatchType = typename Dataset::BatchType; ///< The dataset's type.
+  using BatchRequestType = typename Sampler::BatchRequestType; ///< A request.
 
   /// Throws `c10::ValueError` if `batch_size` is 0 or negative, or `workers` is
-  /// negative, and `c10::Error` if LibTorch does not have the device.
+  /// negative, and `c10::Error` if LibTorch does not support the device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
   /// Begins an epoch. The iterator yields each batch once, as `BatchType&`. An
   /// earlier iterator throws `c10::Error` when it is incremented.
   torch::data::Iterator<BatchType> begin();
-  torch::data::Iterator<BatchType> end(); ///< After an epoch's last batch.
+  torch::data::Iterator<BatchType> end(); ///< The end of an epoch.
 
   /// The options as passed.
   const DataLoaderOptions& options() const {
@@ -63,7 +63,7 @@ class DataLoader {
   }
 
   /// The number of batches of an epoch on this rank: Python's `len(loader)`.
-  /// Needs a sampler with a `size()` in samples, such as this library's.
+  /// Requires a sampler with a `size()` in samples, such as this library's.
   template <typename S = Sampler>
   auto size() const -> decltype(std::declval<const S&>().size()) {
     const auto rest = options_.drop_last() ? 0 : options_.batch_size() - 1;
@@ -75,7 +75,7 @@ class DataLoader {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
   }
-  /// The epoch last set or loaded.
+  /// The epoch that was last set or loaded.
   template <typename S = Sampler>
   auto epoch() const -> decltype(std::declval<const S&>().epoch()) {
     return sampler_.epoch();
@@ -114,9 +114,9 @@ class DataLoader {
   Source source_;
   detail::DeviceCopies copies_;
   std::optional<Loaded> ahead_;
-  uint64_t iteration_ = 0; // earlier iterations are over
+  uint64_t iteration_ = 0; // earlier iterations have ended
   size_t left_out_ = 0; // samples of the epoch that `drop_last` drops
-  detail::BatchWorkers workers_; // the last member: is destroyed first
+  detail::BatchWorkers workers_; // last, to be destroyed first
 };
 
 /// Loads `dataset` in the order of `sampler`. Throws as `DataLoader` does.

@@ -14,40 +14,42 @@ namespace ddp {
 /// Options of `DataLoader`. The first six are LibTorch's, with the same names.
 struct DataLoaderOptions {
   DataLoaderOptions() = default;
-  /// Sets `batch_size` and leaves all others at their defaults.
+  /// Sets `batch_size` and leaves all other options at their defaults.
   /* implicit */ DataLoaderOptions(size_t batch_size)
       : batch_size_(batch_size) {}
 
   /// The number of samples in a batch of this rank.
   TORCH_ARG(size_t, batch_size) = 1;
 
-  /// The number of loading threads; with 0, the loop's thread loads.
+  /// The number of loading threads; with 0, the loop's thread loads batches.
   TORCH_ARG(size_t, workers) = 0;
 
-  /// The number of batches loaded ahead of the loop. Unset: twice the workers.
+  /// The number of batches loaded ahead of the loop. Unset: twice `workers`.
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
   /// The longest time that the loop waits for a batch before it throws
   /// `c10::Error`. Unset: no limit.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
-  /// No effect: batches always come in order.
+  /// Has no effect: batches are always in order.
   TORCH_ARG(bool, enforce_ordering) = true;
 
-  /// Whether to leave out the last batch of an epoch if it is smaller.
+  /// Whether to drop the last batch of an epoch if it is smaller.
   TORCH_ARG(bool, drop_last) = false;
 
   /// Whether batches are in pinned memory. Unset: yes if `device` is a GPU. Has
   /// no effect without a GPU.
   TORCH_ARG(std::optional<bool>, pin_memory);
 
-  /// The device on which the loop gets the batches. A GPU gets the next batch
-  /// while the loop computes with the current one, as with `DevicePrefetcher`.
+  /// The device on which the loop gets the batches. The next batch is copied to
+  /// a GPU while the loop computes with the current batch, as with
+  /// `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
 
-  /// Called on each worker's thread with the worker's number, from 0, before
-  /// the worker loads; not called without workers. The loader's constructor
-  /// throws its exceptions. Source: `worker_init_fn` of Python's `DataLoader`.
+  /// A function to call on each worker's thread with the worker's number,
+  /// counted from 0, before the worker loads batches; not called without
+  /// workers. The loader's constructor throws the function's exceptions.
+  /// Source: `worker_init_fn` of Python's `DataLoader`.
   TORCH_ARG(std::function<void(size_t)>, worker_init);
 };
 

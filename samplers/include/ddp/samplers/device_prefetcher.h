@@ -26,6 +26,7 @@ inline constexpr bool copies_by_itself_v<DataLoader<Dataset, Sampler>> = true;
 /// ```
 /// for (auto& batch : ddp::DevicePrefetcher(*loader, group.device())) {
 ///   loss_of(net->forward(batch.data), batch.target).backward();
+/// }
 /// ```
 ///
 /// The prefetcher moves the tensors that `visit_tensors` finds in a batch, and
@@ -39,10 +40,10 @@ class DevicePrefetcher {
       "use the option device of ddp::DataLoaderOptions");
 
  public:
-  using BatchType = typename Loader::BatchType; ///< The loader's type.
+  using BatchType = typename Loader::BatchType; ///< The loader's batch type.
 
-  /// Throws `c10::Error` if this LibTorch does not have the device. The loader
-  /// must outlive the prefetcher.
+  /// Throws `c10::Error` if this LibTorch does not support the device. The
+  /// loader must outlive the prefetcher.
   DevicePrefetcher(Loader& loader, c10::Device device)
       : loader_(loader), copies_(device) {}
 
@@ -57,7 +58,7 @@ class DevicePrefetcher {
         std::make_unique<Iterator>([this] { return next(); }));
   }
 
-  /// After the epoch's last batch.
+  /// The end of the epoch.
   torch::data::Iterator<BatchType> end() {
     using Iterator = torch::data::detail::SentinelIterator<BatchType>;
     return torch::data::Iterator<BatchType>(std::make_unique<Iterator>());
@@ -92,7 +93,8 @@ class DevicePrefetcher {
     return std::move(**source_);
   }
 
-  /// An error must wait: the loop has yet to compute with the previous batch.
+  /// Keeps an error for the next call, since the loop has not yet computed with
+  /// the previous batch.
   void fetch_ahead() {
     ahead_.reset();
     try {

@@ -15,15 +15,15 @@ namespace ddp {
 
 class ProcessGroup;
 
-/// A rank's part of each epoch's sequence of samples, which all ranks know:
-/// rank `r` of `n` draws samples r, r + n, r + 2n, ... The base of this
-/// library's samplers. All ranks must construct the same samplers in the same
-/// order. Constructors with a group compare their arguments across ranks,
-/// without waiting. If arguments differ, all ranks throw `c10::ValueError` with
-/// the same text, some only in their next wait on the group.
+/// The base class of this library's samplers, which draw a rank's part of each
+/// epoch's sequence of samples: rank `r` of `n` draws samples r, r + n, r + 2n,
+/// ... All ranks must construct the same samplers in the same order.
+/// Constructors with a group compare arguments across ranks, without waiting.
+/// If arguments differ, all ranks throw `c10::ValueError` with the same text,
+/// some ranks only in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
-/// and the loop's progress, so calls on the program's sampler reach the
+/// and the loop's progress, so calls on the program's sampler affect the
 /// loader's copy. Each copy has its own order and position. An inner loop needs
 /// a separate sampler. Threads may use different copies, but not the same copy.
 ///
@@ -50,57 +50,57 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// every epoch has the same order. A new epoch begins at its start.
   void set_epoch(int64_t epoch);
 
-  /// The epoch last set or loaded; 0 at first.
+  /// The epoch that was last set or loaded; initially 0.
   int64_t epoch() const;
 
   /// The number of samples that this rank draws in (the rest of) the epoch.
   size_t size() const;
 
-  /// Begins the epoch, over `new_size` samples if given; resumes from a loaded
-  /// state until the loop has reached the epoch's end.
+  /// Begins the epoch, over `new_size` samples if given. After a state was
+  /// loaded, resumes until the loop has reached the epoch's end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
-  /// The next `batch_size` indices, fewer at the end, then nothing. Throws
+  /// Returns the next `batch_size` indices, fewer at the end, then none. Throws
   /// `c10::Error` if another copy began a loop and the program uses `advance`.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Reports that the loop has used `count` more samples of this rank. Throws
-  /// `c10::ValueError` if the rank has not drawn that many.
+  /// `c10::ValueError` if the rank has not drawn that many samples.
   void advance(size_t count);
 
-  /// The loop's progress: the epoch, the number of its samples that all ranks
-  /// have used, and the parameters of the sequence. The tensors are int64
-  /// scalars, and the sampler's name in bytes. Throws `c10::Error` if samples
-  /// were drawn and `advance` was never called. Not collective.
+  /// The loop's progress: the epoch, the number of samples that all ranks have
+  /// used, and the parameters of the sequence. The tensors are int64 scalars,
+  /// and the sampler's name in bytes. Throws `c10::Error` if samples were drawn
+  /// and `advance` was never called. Not collective.
   State state_dict() const;
 
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
-  /// it is invalid or of a different sequence (sampler kind, size, seed, ...).
+  /// the state is invalid or of a different sequence (kind, size, seed, ...).
   void load_state_dict(const State& state);
 
-  /// Checks a state as `load_state_dict` does; the returned function loads it.
+  /// Checks a state as `load_state_dict` does; returns a function to load it.
   std::function<void()> plan_state_dict(const State& state);
 
   /// Stores the epoch and this rank's position in it, including samples that
   /// workers have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
-  /// Resumes at a saved position, in a sampler of the same sequence, ranks and
-  /// options, immediately or after one `reset` (also in a copy). Drawn samples
-  /// count as used. Throws `c10::Error` if the position is too large.
+  /// Resumes at a saved position, immediately or after one `reset` (also in a
+  /// copy). Sequence, ranks and options must be the same. Drawn samples count
+  /// as used. Throws `c10::Error` if the position is too large.
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
   /// The action if the number of ranks does not divide the sequence's length.
   enum class Remainder {
-    kRepeat, ///< repeat its head
-    kDrop, ///< drop its tail
-    kUneven, ///< give the first ranks one more sample
+    kRepeat, ///< Repeats the sequence's head.
+    kDrop, ///< Drops the sequence's tail.
+    kUneven, ///< Gives the first ranks one more sample.
   };
 
-  /// The part of `rank` among `num_replicas` of a sequence of `length` samples.
-  /// Throws `c10::ValueError` unless 0 <= rank < num_replicas and length > 0;
-  /// `name` is the sampler's, for messages.
+  /// Draws the part of `rank` among `num_replicas` of a sequence of `length`
+  /// samples. `name` is the sampler's name, for messages. Throws
+  /// `c10::ValueError` unless 0 <= rank < num_replicas and length > 0.
   ShardedSampler(
       const char* name,
       size_t length,
@@ -108,18 +108,18 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t rank,
       Remainder remainder);
 
-  /// For constructors with a group. Throws `c10::ValueError` if another rank's
-  /// sampler is known to differ; does not wait for others.
+  /// Called by constructors with a group. Throws `c10::ValueError` if another
+  /// rank's sampler is known to differ; does not wait for other ranks.
   void check_same(const ProcessGroup& group) const;
 
-  // No move: a sampler that a loader got by a move must still take `set_epoch`.
+  // No move: a sampler that was moved into a loader must remain usable.
   ShardedSampler(const ShardedSampler&) = default; ///< Shares the epoch.
   /// Shares the epoch.
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
-  /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
-  /// which takes half the memory. Undefined, the default, means consecutive
-  /// indices from `first_index`, which take no memory.
+  /// The sequence of an epoch: an int64 tensor of shape [length] on the CPU, or
+  /// int32, which takes half the memory. An undefined tensor, the default,
+  /// means consecutive indices from `first_index`, which take no memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
   /// The first index of an undefined sequence; 0 unless overridden.
@@ -130,7 +130,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
  private:
   struct Progress;
-  struct Shared; // by copies
+  struct Shared; // between copies
 
   size_t share_after(size_t start) const;
   size_t place(size_t position) const;

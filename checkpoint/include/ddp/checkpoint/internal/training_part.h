@@ -28,7 +28,7 @@ namespace detail {
 
 using Commit = std::function<void()>;
 
-/// Checks a state; the returned function loads it.
+/// Checks a state, and returns a function that loads it.
 using Plan = std::function<Commit(const c10::IValue&)>;
 
 struct TrainingPart {
@@ -37,11 +37,11 @@ struct TrainingPart {
   std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
   /// Whether every rank's state is saved, in a list.
   bool per_rank = false;
-  /// Whether the part may be missing in a state.
+  /// Whether the part may be missing from a state.
   bool optional = false;
   /// Whether `save` may communicate.
   bool collective = false;
-  /// Whether the result of `save` is whole on one rank only.
+  /// Whether the result of `save` is complete on one rank only.
   bool sharded = false;
   /// The module, if its parameters are the same on all ranks; otherwise null.
   const torch::nn::Module* module = nullptr;
@@ -60,8 +60,8 @@ DDP_API TrainingPart local_part(
     Plan load);
 
 /// A part with a separate state per rank. `derive` makes a state from a seed
-/// for a rank without a saved state; if it is null, nothing is loaded on a
-/// different number of ranks.
+/// for a rank without a saved state; if `derive` is null, nothing is loaded on
+/// a different number of ranks.
 DDP_API TrainingPart per_rank_part(
     const std::string& name,
     std::function<c10::IValue()> save,

@@ -35,8 +35,8 @@ struct HasEpoch<
         decltype(std::declval<const Stateful&>().epoch()),
         int64_t>>> : std::true_type {};
 
-/// Whether an object's state is whole on one rank only. This holds for an
-/// optimizer that can be in a `Join`, since its step communicates.
+/// Whether an object's state is complete on one rank only, as for an optimizer
+/// that can be in a `Join` since its step communicates.
 template <typename Stateful>
 using IsSharded = std::conjunction<
     std::is_base_of<torch::optim::Optimizer, Stateful>,
@@ -44,10 +44,10 @@ using IsSharded = std::conjunction<
 
 DDP_API void run_all(const std::vector<std::function<void()>>& functions);
 
-/// Throws `c10::ValueError` unless `good`.
+/// Throws `c10::ValueError` unless `good` is true.
 DDP_API void check_kind(const std::string& name, bool good, const char* kind);
 
-/// Whether a part can check a state before it loads it.
+/// Whether a part can check a state before loading the state.
 template <typename Part, typename State, typename = void>
 inline constexpr bool plans_v = false;
 template <typename Part, typename State>

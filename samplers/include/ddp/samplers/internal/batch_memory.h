@@ -14,20 +14,21 @@
 
 namespace ddp::detail {
 
-/// Memory for the batches of a data loader, reused once a batch is released:
-/// fresh pages from the operating system cost as much as filling them.
+/// Memory for the batches of a data loader, reused once a batch is released,
+/// since fresh pages from the operating system cost as much as filling the
+/// pages.
 class DDP_API BatchMemory {
  public:
-  /// Keeps the unused memory of at most `kept` tensors. With `pinned`, memory
-  /// is pinned for copies to a GPU, if there is one; LibTorch caches pinned
-  /// memory.
+  /// Keeps the unused memory of at most `kept` tensors. If `pinned` is true and
+  /// a GPU exists, memory is pinned for copies to the GPU; LibTorch caches
+  /// pinned memory.
   BatchMemory(size_t kept, bool pinned);
 
-  /// A tensor on the CPU with arbitrary contents; it may outlive this object.
-  /// Any thread may call this and `pin`.
+  /// Returns a CPU tensor with arbitrary contents, which may outlive this
+  /// object. Any thread may call `empty` and `pin`.
   at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype) const;
 
-  /// Replaces `tensor` by a copy in pinned memory, if memory is pinned.
+  /// Replaces `tensor` with a copy in pinned memory, if memory is pinned.
   void pin(at::Tensor& tensor) const;
 
  private:
@@ -36,13 +37,13 @@ class DDP_API BatchMemory {
   std::shared_ptr<Blocks> blocks_;
 };
 
-/// One tensor of a batch, stacked from the samples' tensors like
+/// One tensor of a batch, stacked from the samples' tensors as by
 /// `torch::stack`, sample by sample and from several threads.
 class DDP_API StackedTensor {
  public:
-  /// Writes row `row` of `rows`; `index` is the sample's, for messages. Throws
-  /// `c10::ValueError` if shape or dtype differ from the first sample's, or the
-  /// sample is not dense on the CPU.
+  /// Writes row `row` of `rows`; `index` is the sample's index, for messages.
+  /// Throws `c10::ValueError` if the shape or dtype differs from the first
+  /// sample's, or the sample is not dense on the CPU.
   void put(
       size_t row,
       size_t rows,
@@ -61,7 +62,7 @@ class DDP_API StackedTensor {
 };
 
 /// Copies batches to a device on a separate stream: the device copies one batch
-/// while it computes with the previous one. On the CPU, nothing is copied.
+/// while computing with the previous batch. On the CPU, nothing is copied.
 class DDP_API DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
@@ -70,8 +71,8 @@ class DDP_API DeviceCopies {
     return stream_.has_value();
   }
 
-  /// Starts to copy the tensors inside `batch`, and replaces them by the
-  /// copies.
+  /// Starts to copy the tensors inside `batch`, and replaces the tensors with
+  /// the copies.
   template <typename Batch>
   void start(Batch& batch) {
     visit_tensors(batch, [&](at::Tensor& tensor) { start_one(tensor); });

@@ -75,9 +75,9 @@ class BatchSource : public SourceBase<Dataset> {
   };
 };
 
-/// Stacks batches in place of LibTorch's `Stack`, if it gets single samples.
-/// All threads load samples of the batch, and copy each to its row while it is
-/// in the core's cache.
+/// Stacks batches instead of LibTorch's `Stack`, if the dataset makes samples
+/// individually. All threads load samples of the batch, and copy each sample to
+/// its row while the sample is in the core's cache.
 template <typename Dataset, typename Example>
 class StackedSource : public SourceBase<Dataset> {
  public:
@@ -132,8 +132,8 @@ class StackedSource : public SourceBase<Dataset> {
   };
 
  private:
-  /// The number of samples in a part: as many as fit into a core's cache until
-  /// they are copied, but few enough that each thread gets some.
+  /// The number of samples in a part: as many as fit into a core's cache, but
+  /// few enough that each thread gets some samples.
   size_t part_of(size_t samples) const {
     constexpr size_t kCacheBytes = 256 << 10;
     const auto fit = kCacheBytes / std::max<size_t>(sample_bytes_, 1);
@@ -145,9 +145,9 @@ class StackedSource : public SourceBase<Dataset> {
   static constexpr size_t kUnknown = 256 << 10;
 };
 
-/// Whether a dataset makes samples one by one, because the program wrote only
-/// `get`: parts of a batch can then be requested. A program's `get_batch` or a
-/// transform of batches may read in bulk or need the whole batch.
+/// Whether a dataset makes samples individually, since the program overrides
+/// only `get`. Parts of a batch can then be requested. A program's `get_batch`
+/// or a transform of batches may read in bulk or need the whole batch.
 template <typename Dataset, typename = void>
 struct IsPerSample : std::false_type {};
 template <typename Dataset>
@@ -183,7 +183,7 @@ struct IsPerSample<torch::data::datasets::MapDataset<Dataset, Transform>>
     : std::conjunction<IsPerSample<Dataset>, IsPerSampleTransform<Transform>> {
 };
 
-/// The source for a `Dataset` and the type of its batch requests.
+/// The source type for a `Dataset` and the type of its batch requests.
 template <typename Dataset, typename Request, typename = void>
 struct SourceOf {
   using type = BatchSource<Dataset, Request>;

@@ -41,14 +41,14 @@ class BatchJob {
   std::exception_ptr error_;
 };
 
-/// Threads that load batches. All threads work on the oldest batch with parts
-/// left, so batches are ready in order. Without threads, `take` loads the
-/// batch.
+/// Threads that load batches. All threads work on the oldest batch with
+/// remaining parts, so batches become ready in order. Without threads, `take`
+/// loads the batch.
 class DDP_API BatchWorkers {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
-  /// `init` may be empty; the constructor throws its exceptions.
+  /// `init` may be empty; the constructor throws the exceptions of `init`.
   BatchWorkers(size_t workers, const std::function<void(size_t)>& init);
   ~BatchWorkers();
   BatchWorkers(const BatchWorkers&) = delete;

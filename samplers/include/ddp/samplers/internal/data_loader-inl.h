@@ -57,7 +57,7 @@ DataLoader<Dataset, Sampler>::begin() {
   ahead_.reset();
   left_out_ = 0;
   sampler_.reset();
-  detail::advance(sampler_, 0); // from now on the loader counts
+  detail::advance(sampler_, 0); // from now on, the loader counts
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
@@ -101,8 +101,8 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
 }
 
 /// The copy of the next batch to a device starts when the loop gets the
-/// previous batch. If the next batch is not loaded then, its copy starts when
-/// the loop asks for it.
+/// previous batch. If the next batch is not loaded by then, the copy starts
+/// when the loop requests the batch.
 template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
     Dataset,
@@ -140,7 +140,7 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     return loaded ? std::optional<BatchType>(std::move(loaded->batch))
                   : std::nullopt;
   } catch (...) {
-    ++iteration_; // this iteration is over
+    ++iteration_; // ends this iteration
     throw;
   }
 }
