@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from buckets import MIB, best_layout, bucketed, by_caps, reduce_in_order
-from fit import fit_costs
+from fit import h100_costs
 from network import all_reduce, clusters
 from nets import all_nets
 from noise import empirical
 from plot import svg
 from predictions import TITLE, curves
-from published import V100_PEAK
+from published import H100_PEAK
 from recording import load
 from step import Costs, on_ranks, queue, simulate, work_of
 from validate import print_all
@@ -41,20 +41,20 @@ def arguments():
 
 def add_system(parser):
     parser.add_argument("--trace", help="what ddp_step_trace recorded, or:")
-    parser.add_argument("--net", choices=all_nets(), default="resnet50")
-    parser.add_argument("--milliseconds", type=float, default=97.1,
+    parser.add_argument("--net", choices=all_nets(), default="resnet50_64")
+    parser.add_argument("--milliseconds", type=float, default=32.1,
                         help="of a step on one GPU without ddp")
-    parser.add_argument("--samples", type=int, default=32, help="in it")
+    parser.add_argument("--samples", type=int, default=64, help="in it")
     parser.add_argument("--teraflops", type=float,
-                        default=2 * V100_PEAK / 1e12, help="the GPU's peak")
-    parser.add_argument("--cluster", choices=clusters(), default="dgx1v")
+                        default=2 * H100_PEAK / 1e12, help="the GPU's peak")
+    parser.add_argument("--cluster", choices=clusters(), default="h100")
     parser.add_argument("--gbits", type=float,
                         help="between nodes, in place of the cluster's")
     parser.add_argument("--per-node", type=int, help="likewise")
     parser.add_argument("--algorithms", help="of ring,tree,hierarchical")
     parser.add_argument("--first-mib", type=float, default=1)
     parser.add_argument("--cap-mib", type=float, default=25)
-    parser.add_argument("--gpus", default="8,64,512,1024,4096,16384")
+    parser.add_argument("--gpus", default="8,64,512,1024,4096")
 
 
 def cluster_of(options):
@@ -76,7 +76,7 @@ def system_of(options):
         return trace.work, Costs(), empirical(trace.compute)
     work = work_of(all_nets()[options.net], options.milliseconds / 1e3,
                    options.samples, options.teraflops / 2 * 1e12)
-    return work, fit_costs(), None
+    return work, h100_costs(), None
 
 
 def predict(options):

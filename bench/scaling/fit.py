@@ -1,9 +1,12 @@
 """What is fitted, on which figures."""
 
+from dataclasses import replace
+
 from buckets import by_definition
 from network import clusters
 from nets import all_nets
-from published import BATCH, GPUS, V100_PEAK, pytorch_table
+from published import (BATCH, GPUS, H100_PEAK, V100_PEAK, VIT_BATCH,
+                       own_steps, pytorch_table, vit_table)
 from step import Costs, queue, simulate, work_of
 
 
@@ -58,6 +61,22 @@ def fit_costs():
 
     interference, spread = least_squares(residuals, (0.05, 0.01))
     return Costs(per_gradient, interference, spread)
+
+
+def h100_costs():
+    """What ddp adds per byte, by least squares on steps as CUDA graphs: no cost
+    per gradient is visible there. The rest is that of V100s: one GPU shows
+    neither interference nor spread."""
+    sizes = [4 * all_nets()[step.net].parameters for step in own_steps()[0]]
+    added = [step.ddp - step.local for step in own_steps()[0]]
+    return replace(fit_costs(), per_gradient=0.0,
+                   per_byte=dot(sizes, added) / dot(sizes, sizes))
+
+
+def vit_work():
+    """Of the table, on one GPU."""
+    return work_of(all_nets()["vit_h_14"], VIT_BATCH / vit_table()[0][1],
+                   VIT_BATCH, H100_PEAK)
 
 
 def solve(function, target, low, high):

@@ -41,11 +41,11 @@ def linear(inputs, outputs, positions=1):
                  float(inputs * outputs * positions))
 
 
-def resnet(name, blocks, groups=1, group_width=64):
+def resnet(name, blocks, groups=1, group_width=64, side=56, classes=1000,
+           first=convolution(3, 64, 49, 112)):
     """He et al., arXiv:1512.03385 (stride in the 3x3 convolution), and with
-    groups Xie et al., arXiv:1611.05431."""
-    layers = [convolution(3, 64, 49, 112)]
-    inputs, side = 64, 56
+    groups Xie et al., arXiv:1611.05431. side: after the first layers."""
+    layers, inputs = [first], 64
     for stage, count in enumerate(blocks):
         outputs = 256 << stage
         width = (group_width << stage) * groups
@@ -59,7 +59,7 @@ def resnet(name, blocks, groups=1, group_width=64):
             if block == 0:
                 layers.append(convolution(inputs, outputs, 1, side))
             inputs = outputs
-    return Net(name, (*layers, linear(inputs, 1000)))
+    return Net(name, (*layers, linear(inputs, classes)))
 
 
 def vgg16():
@@ -116,22 +116,26 @@ def inception_v3():
     return Net("inception_v3", (*layers, linear(2048, 1000)))
 
 
-def bert(name, count, hidden, tokens=128):
-    """Devlin et al., arXiv:1810.04805, the encoder with its pooler. Scores of
-    attention are counted with the layer's output."""
-    embeddings = Layer((30522 * hidden, 512 * hidden, 2 * hidden, hidden,
-                        hidden), 0.0)
-    layers = [embeddings]
-    for _ in range(count):
-        attention = linear(hidden, hidden, tokens)
-        scores = 2.0 * hidden * tokens * tokens
-        layers += [attention, attention, attention,
-                   Layer((hidden * hidden, hidden, hidden, hidden),
-                         attention.multiply_adds + scores),
-                   linear(hidden, 4 * hidden, tokens),
-                   Layer((4 * hidden * hidden, hidden, hidden, hidden),
-                         4.0 * hidden * hidden * tokens)]
-    return Net(name, (*layers, linear(hidden, hidden)))
+def transformer(name, count, width, tokens, before=(), after=()):
+    """Vaswani et al., arXiv:1706.03762, with a norm before each half of a
+    block and one tensor for queries, keys and values."""
+    block = (Layer((width, width, 3 * width * width, 3 * width),
+                   3.0 * width * width * tokens + 2.0 * width * tokens**2),
+             linear(width, width, tokens),
+             Layer((width, width, 4 * width * width, 4 * width),
+                   4.0 * width * width * tokens),
+             linear(4 * width, width, tokens))
+    return Net(name, (*before, *block * count, *after))
+
+
+def vit_h_14(classes):
+    """Dosovitskiy et al., arXiv:2010.11929, as in torchvision; images of
+    224 x 224."""
+    width, patches = 1280, 16 * 16
+    first = Layer((width, 3 * 14 * 14 * width, width, (patches + 1) * width),
+                  3.0 * 14 * 14 * width * patches)
+    return transformer("vit_h_14", 32, width, patches + 1, (first,),
+                       (Layer((width, width), 0.0), linear(width, classes)))
 
 
 def all_nets():
@@ -139,6 +143,9 @@ def all_nets():
             resnet("resnet101", (3, 4, 23, 3)),
             resnet("resnext50_32x4d", (3, 4, 6, 3), 32, 4),
             resnet("resnext101_32x8d", (3, 4, 23, 3), 32, 8),
-            vgg16(), inception_v3(),
-            bert("bert_base", 12, 768), bert("bert_large", 24, 1024))
+            vgg16(), inception_v3(), vit_h_14(classes=200),
+            # Of docs/gpu-results.md: bench/nets.cpp.
+            resnet("resnet50_64", (3, 4, 6, 3), side=64, classes=10,
+                   first=convolution(3, 64, 9, 64)),
+            transformer("transformer", 6, 1024, 256))
     return {net.name: net for net in nets}

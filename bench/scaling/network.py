@@ -85,13 +85,18 @@ def all_reduce(size, ranks, cluster):
 
 def clusters():
     """Bandwidths of links are NCCL's (src/graph/topo.h): NVLink 2 20 GB/s each,
-    PCI 3 12, 100 Gbit/s of network 12. Latencies are those of its tuning.cc:
-    rings by protocol Simple, trees by LL128."""
-    nvlink = Link(6 * 20e9, 3.4e-6, 1.2e-6)
+    NVLink 4 20.6, PCI 3 12, 100 Gbit/s of network 12. Latencies are those of
+    its tuning.cc (of 2026 for H100s, else older): rings by protocol Simple,
+    trees by LL128."""
+    nvlink2 = Link(6 * 20e9, 3.4e-6, 1.2e-6)
+    nvlink4 = Link(18 * 20.6e9, 3.4e-6, 1.25e-6)
     pci = Link(12e9, 5.7e-6, 28e-6)
     return {cluster.name: cluster for cluster in (
-        Cluster("dgx1v", 8, nvlink, Link(4 * 12e9, 9.6e-6, 8.5e-6), 8.4e-6),
-        Cluster("v100-100g", 8, nvlink, Link(12e9, 9.6e-6, 8.5e-6), 8.4e-6),
+        Cluster("dgx1v", 8, nvlink2, Link(4 * 12e9, 9.6e-6, 8.5e-6), 8.4e-6),
+        Cluster("h100", 8, nvlink4, Link(8 * 48e9, 14e-6, 8.5e-6), 8.4e-6),
+        # 4 H100, 4 x 200 Gbit/s.
+        Cluster("marenostrum5", 4, nvlink4, Link(4 * 24e9, 14e-6, 8.5e-6),
+                8.4e-6),
         # NCCL had no trees before 2.4.
         Cluster("p100-25g", 4, pci, Link(3e9, 9.6e-6, 50e-6), 8.4e-6,
                 ("ring",)))}

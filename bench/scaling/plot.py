@@ -6,6 +6,7 @@ from html import escape
 
 WIDTH, HEIGHT = 860, 430
 LEFT, TOP, RIGHT, BOTTOM = 60, 40, 250, 50
+LOWEST = 70  # percent
 COLORS = ("#2a6f97", "#c1121f", "#588157", "#7b2cbf")
 
 
@@ -39,12 +40,13 @@ class Scale:
 
     @staticmethod
     def y(efficiency):
-        return TOP + (1 - efficiency) * (HEIGHT - TOP - BOTTOM)
+        share = (100 - 100 * efficiency) / (100 - LOWEST)
+        return TOP + share * (HEIGHT - TOP - BOTTOM)
 
 
 def axes(scale):
     parts = []
-    for percent in range(0, 101, 20):
+    for percent in range(LOWEST, 101, 5):
         y = scale.y(percent / 100)
         parts += [line(LEFT, y, WIDTH - RIGHT, y, "#ddd"),
                   text(LEFT - 8, y + 4, f"{percent} %", text_anchor="end")]

@@ -1,50 +1,42 @@
-"""The curves of the plot: systems for which measurements exist, larger than
-those measured."""
+"""The curves of the plot: nets of docs/gpu-results.md on more GPUs, and the
+published table with more GPUs than it has."""
 
-from fit import fit_costs, table_work
+from fit import h100_costs
 from network import clusters
+from nets import all_nets
 from plot import Curve
-from published import GPUS, horovod_efficiencies, pytorch_table
-from step import simulate
-from validate import horovod_efficiency
+from published import H100_PEAK, own_steps, vit_table
+from step import simulate, work_of
+from validate import vit_step
 
 TITLE = "Efficiency: predicted (lines), published (circles)"
-COUNTS = tuple(1 << power for power in range(3, 15))
+COUNTS = tuple(1 << power for power in range(3, 13))
 
 
-def curve(label, system, efficiency, published):
-    """efficiency(count): the predicted one."""
-    predicted = {count: efficiency(count) for count in COUNTS}
+def own_curve(label, step, samples, costs):
+    work = work_of(all_nets()[step.net], step.local, samples, H100_PEAK)
+    return Curve(label, f"{1e3 * step.local:.1f} ms on one GPU, bf16\n"
+                 "8 H100, 3,200 Gbit/s per node",
+                 {count: step.local / simulate(work, count, clusters()["h100"],
+                                               costs).seconds
+                  for count in COUNTS}, {})
+
+
+def vit_curve(costs):
+    predicted = {count: vit_step(1, costs) / vit_step(count, costs)
+                 for count in COUNTS}
+    speeds = vit_table()[0]
+    published = {count: speed / count / speeds[1]
+                 for count, speed in speeds.items() if count in predicted}
     furthest = max((predicted[count] - value
                     for count, value in published.items()), key=abs)
-    return Curve(label, f"{system}\n{100 * furthest:+.1f} points from "
-                 "what was published", predicted, published)
-
-
-def table_curve(net, label, system, costs):
-    work, cluster = table_work(net), clusters()["dgx1v"]
-    alone, *with_ddp = pytorch_table()[net]
-    return curve(
-        label, system,
-        lambda count: alone / simulate(work, count, cluster, costs).seconds,
-        {count: alone / seconds for count, seconds in zip(GPUS, with_ddp)
-         if count >= COUNTS[0]})
-
-
-def horovod_curve(net, label, costs):
-    case = next(c for c in horovod_efficiencies() if c.net == net)
-    cluster = clusters()["p100-25g"]
-    return curve(
-        label, "4 P100, 25 Gbit/s per node, rings",
-        lambda count: horovod_efficiency(case, count, cluster, costs),
-        {512: case.published})
+    return Curve("ViT-H/14", "4 H100, 800 Gbit/s per node\n"
+                 f"{100 * furthest:+.1f} points from what was published",
+                 predicted, published)
 
 
 def curves():
-    costs = fit_costs()
-    dgx = "8 V100, 400 Gbit/s per node"
-    return (table_curve("resnet50", "ResNet-50", f"{dgx} (fitted on it)",
-                        costs),
-            table_curve("resnext101_32x8d", "ResNeXt-101 32x8d", dgx, costs),
-            horovod_curve("resnet101", "ResNet-101, Horovod", costs),
-            horovod_curve("vgg16", "VGG-16, Horovod", costs))
+    costs = h100_costs()
+    graphs, eager = own_steps()
+    return (own_curve("ResNet-50", eager[1], 64, costs), vit_curve(costs),
+            own_curve("Transformer as a CUDA graph", graphs[3], 8, costs))

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 GPUS = (1, 2, 4, 8, 16)
 BATCH = 32
-# Multiply-adds per second in fp32: 15.7 and 10.6 TFLOP/s (NVIDIA's data sheets).
+# Multiply-adds per second (NVIDIA's data sheets): 15.7 and 10.6 TFLOP/s in
+# fp32, 989.4 in bf16.
 V100_PEAK = 15.7e12 / 2
 P100_PEAK = 10.6e12 / 2
+H100_PEAK = 989.4e12 / 2
 
 
 def seconds_of(rounded, per_second):
@@ -36,15 +38,50 @@ def pytorch_table():
             for net, row in rows.items()}
 
 
-def overlap_gains():
-    """Speedups by overlapping reductions with backward, by net and backend.
+@dataclass(frozen=True)
+class OwnStep:
+    net: str
+    bf16: bool
+    local: float  # seconds of a step without ddp
+    ddp: float    # with it
 
-    Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel
-    Training", PVLDB 13(12), arXiv:2006.15704, 32 GPUs: its sentence as others
-    quote it. Step times, batch sizes and BERT's size are not in it.
+    @property
+    def overhead(self):
+        return self.ddp / self.local - 1
+
+
+def own_steps():
+    """docs/gpu-results.md, on one H100: steps as CUDA graphs, and those of
+    other steps whose time is the GPU's, not the host's."""
+    return ((OwnStep("resnet50_64", False, .040511, .040559),
+             OwnStep("resnet50_64", True, .030147, .030184),
+             OwnStep("transformer", False, .023200, .023469),
+             OwnStep("transformer", True, .004215, .004471)),
+            (OwnStep("resnet50_64", False, .041951, .041900),
+             OwnStep("resnet50_64", True, .032104, .032006),
+             OwnStep("transformer", False, .023786, .024048)))
+
+
+VIT_BATCH = 128
+
+
+def vit_table():
+    """Images per second of ViT-H/14 by number of GPUs: on tiny-224 (100,000
+    images), and on micro-224 with 32 GPUs, where an epoch has 3 steps.
+
+    J. Torres, "Supercomputing for Artificial Intelligence", repository
+    jorditorresBCN/supercomputing-for-ai-book of 2026, ch12.md, tables 12.5
+    and 12.1: Python's DDP of PyTorch 2.4 in bf16 with torch.compile, batch 128,
+    on MareNostrum 5 (ch02.md): nodes of 4 H100 with 4 x 200 Gbit/s.
     """
-    return {("resnet50", "nccl"): .380, ("bert_large", "nccl"): .352,
-            ("resnet50", "gloo"): .268, ("bert_large", "gloo"): .215}
+    return {1: 242, 2: 475, 4: 935, 8: 1817, 16: 3597, 32: 6914}, 5205
+
+
+def all_reduces():
+    """Seconds by MiB, of 16 H100 in 2 nodes over NCCL 2.20, in December 2025:
+    repository drmysore/nebius-h100-16gpu-benchmark,
+    exercise2/results/benchmark_16gpu.json."""
+    return {1: 88e-6, 10: 157e-6, 100: 647e-6, 1000: 4.520e-3}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """One step: forward, backward with reductions beside it, optimizer."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from buckets import Gradient, by_caps, reduce_in_order
 from network import all_reduce
@@ -33,6 +34,7 @@ class Costs:
     per_gradient: float = 0.0   # seconds that ddp adds for each, on any rank
     interference: float = 0.0   # of collectives with what is memory_share
     spread: float = 0.0         # standard deviation of ranks' speeds
+    per_byte: float = 0.0       # as per_gradient
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,11 @@ def on_ranks(work, ranks, costs, noise=None):
     slow = 1 + expected_maximum(noise or normal(costs.spread), ranks)
     beside = slow * (1 + costs.interference * work.memory_share *
                      (ranks > 1))
+    sizes = accumulate(gradient.size for gradient in work.gradients)
     gradients = tuple(
         replace(gradient, ready=gradient.ready * beside +
-                costs.per_gradient * (i + 1))
-        for i, gradient in enumerate(work.gradients))
+                costs.per_gradient * (i + 1) + costs.per_byte * size)
+        for i, (gradient, size) in enumerate(zip(work.gradients, sizes)))
     return replace(work, forward=work.forward * slow, gradients=gradients)
 
 
@@ -77,16 +80,12 @@ def queue(layout=None):
     return end
 
 
-def simulate(work, ranks, cluster, costs, reduce=None, overlap=True,
-             noise=None):
+def simulate(work, ranks, cluster, costs, reduce=None, noise=None):
     """reduce(gradients, cost): when the last reduction ends, since backward
     began."""
     work = on_ranks(work, ranks, costs, noise)
-    gradients = work.gradients
-    if not overlap:
-        gradients = [replace(g, ready=work.backward) for g in gradients]
     end = work.backward
     if ranks > 1:
         end = (reduce or queue())(
-            gradients, lambda size: all_reduce(size, ranks, cluster))
+            work.gradients, lambda size: all_reduce(size, ranks, cluster))
     return Step(work.forward + end + work.optimizer, end - work.backward)

@@ -5,13 +5,15 @@ from itertools import cycle
 from pathlib import Path
 from statistics import mean, median
 
-from buckets import MIB, by_definition, reduce_when_ready
-from fit import fit_costs, overheads, solve, table_steps, table_work
-from network import Link, clusters
+from buckets import MIB, reduce_when_ready
+from fit import (fit_costs, h100_costs, overheads, solve, table_steps,
+                 table_work, vit_work)
+from network import all_reduce, clusters
 from nets import all_nets
-from published import (BATCH, GPUS, P100_PEAK, V100_PEAK,
-                       horovod_efficiencies, overlap_gains, pytorch_table)
-from step import queue, simulate, work_of
+from published import (GPUS, P100_PEAK, VIT_BATCH, all_reduces,
+                       horovod_efficiencies, own_steps, pytorch_table,
+                       vit_table)
+from step import simulate, work_of
 from recording import load
 
 
@@ -70,68 +72,45 @@ def rivals(rows):
             [mean(constants) - row.measured for row in rows]}
 
 
-def without_ddp(costs):
-    """The same against one GPU without ddp: with what ddp costs there."""
-    table = pytorch_table()
+def alone(costs):
+    """What the copy costs, on steps that were not used to fit it."""
+    return Section("ddp on one H100: overhead over one GPU without ddp", tuple(
+        Row(f"{step.net} {'bf16' if step.bf16 else 'fp32'}, "
+            f"{1e3 * step.local:.1f} ms", step.overhead,
+            4 * all_nets()[step.net].parameters * costs.per_byte / step.local,
+            0.01) for step in own_steps()[1]))
+
+
+def vit_step(ranks, costs):
+    """In seconds."""
+    return simulate(vit_work(), ranks, clusters()["marenostrum5"],
+                    costs).seconds
+
+
+def vit(costs):
+    """Nothing is fitted on it."""
+    speeds, small = vit_table()
     rows = tuple(
-        Row(f"{net}, {ranks} GPUs", m / table[net][0] - 1,
-            p / table[net][0] - 1, 0.03)
-        for net in table if net != "resnet50"
-        for ranks, m, p in zip(GPUS, table[net][1:],
-                               table_steps(table_work(net), costs)))
-    return Section("PyTorch's table: overhead over one GPU without ddp", rows)
+        Row(f"vit_h_14, {ranks} GPUs", speed / ranks / speeds[1],
+            vit_step(1, costs) / vit_step(ranks, costs), 0.05)
+        for ranks, speed in speeds.items() if ranks > 1)
+    images = 32 * VIT_BATCH  # of a step
+    epochs = ((100_000 // images, speeds[32]), (3, small))
+    (more, longer), (few, shorter) = ((steps, steps * images / speed)
+                                      for steps, speed in epochs)
+    step = (longer - shorter) / (more - few)
+    return Section("ViT-H/14 on H100s: efficiency over one GPU", rows, (
+        f"32 GPUs, from both data sets: {shorter - few * step:.2f} s of an "
+        f"epoch are not steps; without them "
+        f"{VIT_BATCH / speeds[1] / step:.1%}",))
 
 
-def speedup(work, cluster, costs):
-    seconds = [simulate(work, 32, cluster, costs, queue(by_definition),
-                        overlap).seconds for overlap in (False, True)]
-    return seconds[0] / seconds[1] - 1
-
-
-def fitted_clusters(gains, costs):
-    """For NCCL and for gloo, with bandwidths from ResNet-50's gains. A gain
-    has two causes, little communication and little computation: each range
-    has one."""
-    nccl = clusters()["v100-100g"]
-    tcp = Link(nccl.between.bandwidth, 30e-6, 30e-6)
-    gloo = replace(nccl, inside=tcp, between=tcp, algorithms=("ring",))
-    work = table_work("resnet50")
-
-    def fitted(cluster, target, low, high):
-        return cluster.with_bandwidth(solve(
-            lambda b: speedup(work, cluster.with_bandwidth(b), costs),
-            target, low, high))
-
-    return (fitted(nccl, gains["resnet50", "nccl"], 3.5e9, 12e9),
-            fitted(gloo, gains["resnet50", "gloo"], 0.1e9, 2.5e9))
-
-
-def overlap(costs):
-    """BERT's step time is not published: fitted on its figure for NCCL, or
-    that of a net which uses the GPU as well as ResNet-50."""
-    gains = overlap_gains()
-    nccl, gloo = fitted_clusters(gains, costs)
-    net, resnet = all_nets()["bert_large"], all_nets()["resnet50"]
-
-    def predicted(seconds, cluster):
-        return speedup(work_of(net, seconds, BATCH, V100_PEAK), cluster, costs)
-
-    fitted = solve(lambda s: predicted(s, nccl), gains["bert_large", "nccl"],
-                   0.7, 10)
-    alike = (table_work("resnet50").seconds * net.multiply_adds /
-             resnet.multiply_adds)
-    rows = tuple(
-        Row(f"BERT-large over {backend}, step of {seconds:.2f} s",
-            gains["bert_large", backend], predicted(seconds, cluster), 0.05)
-        for seconds, backend, cluster in (
-            (fitted, "gloo", gloo), (alike, "gloo", gloo),
-            (alike, "nccl", nccl)))
-    return Section("What overlap gains on 32 GPUs", rows, (
-        "fitted on ResNet-50's two figures: "
-        f"{nccl.between.bandwidth / 1e9:.2f} GB/s between nodes for NCCL, "
-        f"{gloo.between.bandwidth / 1e9:.2f} GB/s for gloo",
-        f"a step of {fitted:.2f} s is fitted on BERT's figure for NCCL; one "
-        f"of {alike:.2f} s uses the GPU as well as ResNet-50 does"))
+def nccl():
+    """Nothing is fitted."""
+    return Section("All-reduces of 16 H100: predicted to measured", tuple(
+        Row(f"{mib} MiB, {1e6 * seconds:.0f} us", 1.0,
+            all_reduce(mib * MIB, 16, clusters()["h100"]) / seconds, 0.10)
+        for mib, seconds in all_reduces().items()))
 
 
 def fusion(gradients, cost):
@@ -178,9 +157,9 @@ def own_runs(folder):
 
 
 def sections(folder):
-    costs = fit_costs()
-    return (pytorch(costs), without_ddp(costs), overlap(costs),
-            horovod(costs), own_runs(folder))
+    costs, h100 = fit_costs(), h100_costs()
+    return (vit(h100), alone(h100), nccl(), pytorch(costs), horovod(costs),
+            own_runs(folder))
 
 
 def print_section(section):
@@ -202,6 +181,8 @@ def print_all(folder):
     print("Fitted on ResNet-50 of PyTorch's table: ddp adds "
           f"{costs.per_gradient * 1e6:.1f} us per gradient; collectives slow "
           f"{costs.interference:.1%} of what is bound by memory in backward; "
-          f"speeds of GPUs have a standard deviation of {costs.spread:.2%}.")
+          f"speeds of GPUs have a standard deviation of {costs.spread:.2%}. "
+          "Fitted on docs/gpu-results.md: on an H100, ddp adds "
+          f"{h100_costs().per_byte * 1e12:.2f} ps per byte instead.")
     for section in sections(folder):
         print_section(section)

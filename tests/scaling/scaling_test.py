@@ -58,8 +58,8 @@ class Nets(unittest.TestCase):
             "resnet50": (25557032, 161), "resnet101": (44549160, 314),
             "resnext50_32x4d": (25028904, 161),
             "resnext101_32x8d": (88791336, 314), "vgg16": (138357544, 32),
-            "inception_v3": (23834568, 284), "bert_base": (109482240, 199),
-            "bert_large": (335141888, 391)})
+            "inception_v3": (23834568, 284), "vit_h_14": (631021000, 392),
+            "resnet50_64": (23520842, 161), "transformer": (75577344, 72)})
 
 
 class Network(unittest.TestCase):
@@ -168,15 +168,15 @@ class Buckets(unittest.TestCase):
 
 
 class Steps(unittest.TestCase):
-    costs = step.Costs(1e-5, 0.05, 0.01)
+    costs = step.Costs(1e-5, 0.05, 0.01, 1e-12)
     work = step.work_of(nets.all_nets()["resnet50"], 0.1, 32, 7.85e12)
 
-    def seconds(self, ranks, **options):
-        return step.simulate(self.work, ranks, NODES, self.costs,
-                             **options).seconds
+    def seconds(self, ranks):
+        return step.simulate(self.work, ranks, NODES, self.costs).seconds
 
     def test_one_rank_is_exact(self):
-        self.assertAlmostEqual(self.seconds(1), 0.1 + 161 * 1e-5, places=12)
+        self.assertAlmostEqual(self.seconds(1), 0.1 + 161 * 1e-5 +
+                               4 * 25557032 * 1e-12, places=12)
         alone = step.simulate(self.work, 1, NODES, step.Costs())
         self.assertAlmostEqual(alone.seconds, 0.1, places=12)
         self.assertEqual(alone.exposed, 0)
@@ -184,11 +184,6 @@ class Steps(unittest.TestCase):
     def test_more_ranks_are_not_faster(self):
         steps = [self.seconds(ranks) for ranks in COUNTS]
         self.assertEqual(steps, sorted(steps))
-
-    def test_overlap_gains(self):
-        for ranks in COUNTS[1:]:
-            self.assertLess(self.seconds(ranks),
-                            self.seconds(ranks, overlap=False))
 
     def test_a_step_is_never_below_its_bounds(self):
         total = sum(gradient.size for gradient in self.work.gradients)
@@ -248,6 +243,8 @@ class Validation(unittest.TestCase):
         self.assertTrue(5e-6 < self.costs.per_gradient < 5e-5)
         self.assertTrue(0 < self.costs.interference < 0.2)
         self.assertTrue(0 < self.costs.spread < 0.05)
+        # A copy and a scaling: at least a read and a write of 3.35 TB/s.
+        self.assertTrue(0.6e-12 < fit.h100_costs().per_byte < 1.5e-12)
 
     def test_the_table_within_three_percent_and_better_than_constants(self):
         section = validate.pytorch(self.costs)
@@ -266,8 +263,8 @@ class Validation(unittest.TestCase):
 
 
 # docs/scaling.md says why.
-KNOWN_MISSES = {"resnet101, 8 GPUs",
-                "BERT-large over nccl, step of 0.94 s",
+KNOWN_MISSES = {"vit_h_14, 32 GPUs",
+                "1 MiB, 88 us", "10 MiB, 157 us", "1000 MiB, 4520 us",
                 "vgg16, 512 GPUs",
                 "mlp36-4mib-2x200mbit-10ms-run1, 2230 ms",
                 "mlp36-4mib-4x1000mbit-run1, 591 ms"}
