@@ -32,7 +32,7 @@ struct DDP_LOCAL CheckpointManager::Impl {
     DDP_CHECK_VALUE(
         options.keep_last() >= 1 && options.keep_best() >= 0,
         "CheckpointManager: keep_last is {}, expected 1 or more, and "
-        "keep_best {}, expected 0 or more",
+        "keep_best is {}, expected 0 or more",
         options.keep_last(),
         options.keep_best());
     if (group.rank() == 0) {
@@ -143,8 +143,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '{}' can be read; move them to another "
-      "folder to start over\n  {}",
+      "none of the checkpoints in '{}' can be read; to start over, move the "
+      "checkpoints to another folder\n  {}",
       folder.path(),
       c10::Join("\n  ", found.skipped));
   return std::nullopt;
@@ -240,7 +240,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   std::optional<c10::IValue> value; // on rank 0
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
     try {
-      // From now on, no earlier epoch of this job writes to the folder.
+      // After this call, no earlier epoch of this job writes to the folder.
       impl_->folder.take(/*only_own_job=*/true);
     } catch (const std::exception& error) { // a read-only folder
       TORCH_WARN_ONCE("ddp: ", detail::error_text(error));

@@ -53,7 +53,7 @@ void compare(
   }
 }
 
-/// A text about the ranks' different calls; empty if they are equal.
+/// Text about the ranks' different calls; empty if they are equal.
 std::string different_calls(
     const std::string& call,
     const ProcessGroup& group) {
@@ -71,7 +71,7 @@ void check_same_parts(const std::string& names, const ProcessGroup& group) {
   DDP_CHECK_VALUE(
       different.empty(),
       "the parts of a TrainingState differ between ranks: {}. Add the same "
-      "parts on all ranks, in the same order, and call set_epoch on all",
+      "parts on all ranks, in the same order, and call set_epoch on all ranks",
       different);
 }
 

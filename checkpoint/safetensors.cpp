@@ -77,7 +77,7 @@ at::Tensor read_tensor(
   DDP_CHECK(
       expected.empty() || checksum.hex() == expected,
       "corrupt: tensor '{}' has the checksum {}, but the header says {}; "
-      "restore it from a copy",
+      "restore the file from a copy",
       entry.name,
       checksum.hex(),
       expected);
@@ -108,7 +108,7 @@ detail::SafetensorsHeader detail::read_safetensors_header(
   DDP_CHECK(
       header_bytes <= kMaxHeaderBytes,
       "not a safetensors file: its header has {} bytes, but the format allows "
-      "{}",
+      "at most {}",
       header_bytes,
       kMaxHeaderBytes);
   const auto rest = file.size() - kLengthBytes;
@@ -168,7 +168,7 @@ void write_safetensors(
   DDP_CHECK_VALUE(
       header_bytes <= kMaxHeaderBytes,
       "cannot write '{}': names, shapes and metadata need {} bytes, but the "
-      "format allows {}",
+      "format allows at most {}",
       path,
       header_bytes,
       kMaxHeaderBytes);

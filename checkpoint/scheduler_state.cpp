@@ -49,7 +49,7 @@ template struct Opened<
     &Plateau::cooldown_counter,
     &Plateau::last_epoch>;
 
-// Python's names for them.
+// Python's names for these members.
 constexpr const char* kBest = "best";
 constexpr const char* kNumBadEpochs = "num_bad_epochs";
 constexpr const char* kCooldownCounter = "cooldown_counter";

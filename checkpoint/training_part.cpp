@@ -58,7 +58,7 @@ bool all_equal(c10::ArrayRef<IValue> states) {
   });
 }
 
-// If a part fails on one rank, that rank must still take part in the
+// If a part fails on one rank, that rank must still participate in the
 // communication of other parts. Ranks therefore agree first, and after each
 // part that may communicate.
 std::vector<IValue> own_states(
@@ -156,9 +156,9 @@ TrainingPart per_rank_part(
               commit = derive(derived_seed(states[0], group))] {
         if (tells) {
           TORCH_WARN(detail::format(
-              "ddp: '{}' was saved on {}{}; each further rank begins a "
-              "separate stream. If all ranks must draw the same numbers, set "
-              "the same seed on all of them now",
+              "ddp: '{}' was saved on {}{}; each additional rank starts "
+              "its own stream of random numbers. If all ranks must draw the "
+              "same numbers, set the same seed on all of them now",
               name,
               saved,
               saved == 1 ? " rank" : " ranks"));
@@ -168,9 +168,11 @@ TrainingPart per_rank_part(
     }
     return [name, saved = states.size(), size = group.size()] {
       TORCH_WARN(detail::format(
-          "ddp: '{}' was saved on {} ranks, so it is not loaded on {} ranks",
+          "ddp: '{}' was not loaded: it was saved on {}{}, and this group has "
+          "{}",
           name,
           saved,
+          saved == 1 ? " rank" : " ranks",
           size));
     };
   };
@@ -189,7 +191,9 @@ Commits plan_parts(
     const auto found = dict.find(part.name);
     if (found == dict.end() && part.optional) {
       TORCH_WARN(
-          "ddp: '", part.name, "' is not in the state, so it is not loaded");
+          "ddp: '",
+          part.name,
+          "' was not loaded: the state does not contain it");
       continue;
     }
     DDP_CHECK_VALUE(

@@ -90,7 +90,7 @@ void read_details(
 std::optional<ErrorFile> read_error_file(
     const std::string& path,
     const std::string& program) {
-  // The rank may still change the file, or replace it by a pipe.
+  // The rank may still change the file, or replace the file with a pipe.
   const FileDescriptor descriptor(
       open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};

@@ -6,8 +6,8 @@
 
 namespace ddp::detail {
 
-/// Builds a text in memory that the caller owns, for signal handlers and for
-/// code that must not allocate. Text that does not fit is dropped.
+/// Builds text in memory that the caller owns, for signal handlers and for code
+/// that must not allocate. Text that does not fit is dropped.
 class SignalSafeBuffer {
  public:
   SignalSafeBuffer(char* memory, size_t size) : memory_(memory), size_(size) {}

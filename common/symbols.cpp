@@ -74,7 +74,7 @@ struct Function {
 };
 
 // The functions of an ELF file, with offsets from its beginning in memory; none
-// if it is not an ELF file or is stripped.
+// if the file is not an ELF file or is stripped.
 std::vector<Function> read_functions(const MappedFile& file) {
   std::vector<Function> functions;
   const auto headers = file.array<Elf64_Ehdr>(0, 1);

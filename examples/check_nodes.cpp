@@ -47,7 +47,7 @@ Store open_store(const std::string& host, int port, int64_t seconds) {
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-/// A store to which others connect; changes `port` to its port.
+/// A store to which other nodes connect; changes `port` to its port.
 Store serve_store(int* port) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(*port);
@@ -68,7 +68,7 @@ bool leads_to(const std::string& host, int port, const std::string& rank) {
   }
 }
 
-/// The address with which this node reaches the first one.
+/// The address with which this node reaches the first node.
 std::string own_address() {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -120,8 +120,8 @@ double gigabits_per_second(const ddp::ProcessGroup& pair) {
   return times * kFloats * 32 / (clock_seconds() - begin) / 1e9;
 }
 
-/// Measures all pairs; of more than 8 nodes, only neighbours. Other nodes wait,
-/// so as not to slow the pair down.
+/// Measures all pairs; of more than 8 nodes, only neighbors. Other nodes wait,
+/// so that they do not slow the pair down.
 void measure_pairs(const Texts& hosts) {
   const auto group = ddp::init_process_group();
   for (int64_t i = 0; i < group.size(); ++i) {
@@ -146,7 +146,7 @@ void measure_pairs(const Texts& hosts) {
 }
 
 /// Returns whether there are no problems. Nodes exchange data through ddprun's
-/// store, and form a group only if all reach each other.
+/// store, and form a group only if all nodes reach each other.
 bool check(int port) {
   FLAGS_caffe2_log_level = 3; // reported below instead of by c10d
   const auto store = open_store(
@@ -209,6 +209,6 @@ bool check(int port) {
 int main(int argc, char** argv) {
   return report_errors([&] {
     const bool is_well = check(argc > 1 ? std::atoi(argv[1]) : 0);
-    TORCH_CHECK(is_well, "the check of the nodes found problems");
+    TORCH_CHECK(is_well, "the node check found the problems printed above");
   });
 }

@@ -1,5 +1,5 @@
 // An MPI solver that trains a surrogate of itself on its own ranks. The solver
-// initialises MPI, and ddp uses the solver's communicator.
+// initializes MPI, and ddp uses the solver's communicator.
 //   mpirun -n 4 embed_mpi_solver [STEPS]
 
 #include <ddp/ddp.h>
@@ -19,7 +19,7 @@ constexpr int kCells = 256; // of each rank
 constexpr int kStride = 4; // time steps that the surrogate takes at once
 
 /// A ring of cells in which a quantity spreads and grows: u' = D u'' + u (1 -
-/// u). Each rank has a part of it, with a margin of its neighbours' cells.
+/// u). Each rank has a part of the ring, with a margin of its neighbors' cells.
 class Ring {
  public:
   Ring() : cells_(kCells + 2 * kStride) {
@@ -39,7 +39,7 @@ class Ring {
     }
   }
 
-  /// This rank's cells and the margins, before the next call of `advance`.
+  /// This rank's cells and the margins, before the next call to `advance`.
   torch::Tensor cells() {
     exchange(rank_ - 1, kStride, rank_ + 1, kStride + kCells);
     exchange(rank_ + 1, kCells, rank_ - 1, 0);
@@ -58,8 +58,8 @@ class Ring {
   }
 
  private:
-  /// Sends the cells from `first` on to a neighbour, and receives the other
-  /// neighbour's.
+  /// Sends the cells from `first` on to a neighbor, and receives the other
+  /// neighbor's cells.
   void exchange(int to, int first, int from, int margin) {
     MPI_Sendrecv(
         &cells_[first],
@@ -82,7 +82,7 @@ class Ring {
   std::vector<float> cells_;
 };
 
-/// Predicts a cell's next value from its neighbourhood, as a change.
+/// Predicts a cell's next value from its neighborhood, as a change.
 struct Surrogate : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
 

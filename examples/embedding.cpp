@@ -18,7 +18,7 @@ struct Arguments {
   bool sparse = false;
   bool disjoint = false;
   int64_t steps = 300;
-  int64_t batch_size = 48; // of all ranks together
+  int64_t batch_size = 48; // samples per step, over all ranks
 };
 
 constexpr int64_t kWords = 1000;
@@ -170,7 +170,9 @@ int main(int argc, char** argv) {
       "--disjoint", arguments.disjoint, "give no two ranks the same word");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_option(
-         "--batch-size", arguments.batch_size, "samples of all ranks together")
+         "--batch-size",
+         arguments.batch_size,
+         "samples per step, over all ranks")
       ->check(CLI::Range(int64_t{1}, kWords));
   CLI11_PARSE(app, argc, argv);
   return report_errors([&] { train(arguments); });

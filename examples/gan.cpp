@@ -13,7 +13,7 @@
 struct Arguments {
   std::string folder;
   int64_t steps = 2000;
-  int64_t batch_size = 48; // of all ranks together
+  int64_t batch_size = 48; // samples per step, over all ranks
   int64_t save_every = 100;
 };
 
@@ -57,7 +57,7 @@ void train(const Arguments& arguments) {
       arguments.batch_size % group.size() == 0,
       "a batch of ",
       arguments.batch_size,
-      " points cannot be divided by ",
+      " points cannot be divided evenly by ",
       group.size(),
       " ranks: choose another --batch-size");
   ddp::manual_seed(5, group);
@@ -140,7 +140,9 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_option(
-         "--batch-size", arguments.batch_size, "samples of all ranks together")
+         "--batch-size",
+         arguments.batch_size,
+         "samples per step, over all ranks")
       ->check(CLI::PositiveNumber);
   app.add_option("--save-every", arguments.save_every, "steps")
       ->check(CLI::PositiveNumber);

@@ -16,7 +16,7 @@ struct Arguments {
   std::string device = "auto";
   int64_t layers = 4; // of each part
   int64_t width = 1536;
-  int64_t batch_size = 96; // of all ranks together
+  int64_t batch_size = 96; // samples per step, over all ranks
   int64_t steps = 20;
 };
 
@@ -141,7 +141,9 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--width", arguments.width)->check(CLI::PositiveNumber);
   app.add_option(
-         "--batch-size", arguments.batch_size, "samples of all ranks together")
+         "--batch-size",
+         arguments.batch_size,
+         "samples per step, over all ranks")
       ->check(CLI::PositiveNumber);
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

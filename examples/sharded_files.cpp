@@ -1,5 +1,5 @@
-// Trains on files that need not fit into memory: each rank maps only its own.
-// Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
+// Trains on files that need not fit into memory: each rank maps only its own
+// files. Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
 
 #include "sharded_files.h"
 #include "report_errors.h"
@@ -27,7 +27,7 @@ struct Arguments {
   uint64_t seed = 0;
 };
 
-/// Writes shards of points, labelled by whether they lie inside a ball. Each
+/// Writes shards of points, labeled by whether they lie inside a ball. Each
 /// rank writes its part of the files.
 void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
   std::filesystem::create_directories(arguments.data);

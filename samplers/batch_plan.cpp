@@ -8,7 +8,7 @@
 namespace ddp {
 namespace {
 
-// The product of three is still an int64.
+// The product of three such numbers still fits an int64.
 constexpr int64_t kMost = int64_t(1) << 20;
 
 void check_positive(
@@ -32,8 +32,8 @@ int64_t quotient(
   const auto below = total / part * part;
   DDP_CHECK_VALUE(
       total % part == 0,
-      "plan_batches: a global batch of {} cannot be divided by {} to give a "
-      "{}; use {}{}",
+      "plan_batches: a global batch of {} cannot be divided evenly by {} to "
+      "give a {}; use {}{}",
       total,
       parts,
       what,
@@ -106,7 +106,8 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   DDP_CHECK_VALUE(
       !global || *global == plan.global_batch,
       "plan_batches: global_batch is {}, but {} samples x {} ranks x {} "
-      "accumulation steps are {}: leave one of the three unset",
+      "accumulation steps = {}: leave global_batch, rank_batch or "
+      "accumulation_steps unset",
       global.value_or(0),
       plan.rank_batch,
       num_replicas,

@@ -18,8 +18,8 @@ at::Tensor checked(
   DDP_CHECK_VALUE(
       weights.defined() && weights.dim() == 1 && weights.numel() > 0 &&
           weights.numel() <= kMaxWeights && weights.is_floating_point(),
-      "DistributedWeightedSampler: weights must be floating point, of one "
-      "dimension and 1 to {} elements",
+      "DistributedWeightedSampler: expected a floating-point tensor of weights "
+      "with 1 dimension and 1 to {} elements",
       kMaxWeights);
   // Python draws from doubles; floats would give other samples.
   const auto own = weights.detach().to(

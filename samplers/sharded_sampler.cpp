@@ -37,7 +37,7 @@ struct DDP_LOCAL ShardedSampler::Progress {
   size_t position = 0;
   // Whether a pass over this rank's samples after `start` has begun.
   bool begun = false;
-  // The numbers of these samples that were drawn, and that the loop has done.
+  // The numbers of these samples that were drawn, and that the loop has used.
   size_t drawn = 0;
   size_t done = 0;
 };
@@ -260,8 +260,8 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
     const auto saved = value_of(state, name);
     DDP_CHECK_VALUE(
         saved == value,
-        "{}: the saved state is of another sequence: {} is {} in the state and "
-        "{} in this sampler",
+        "{}: the saved state belongs to another sequence: {} is {} in the "
+        "state and {} in this sampler",
         name_,
         name,
         saved,
@@ -273,7 +273,7 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
       "load_state_dict: invalid sampler state: it has no string 'sampler'");
   DDP_CHECK_VALUE(
       detail::to_string(*kind) == name_,
-      "{}: the saved state is a {}'s",
+      "{}: the state was saved by a {}",
       name_,
       detail::to_string(*kind));
   expect("length", static_cast<int64_t>(length_));

@@ -80,10 +80,12 @@ FOLDER_TEST("verify says what it verified") {
   const std::vector<std::string> all{"verify", own, flat, libtorch, foreign};
   CHECK_THAT(
       output_of(0, all),
-      Matches("ok       .*own.pt: .*, by CRC-32 of its values\n"
-              "ok       .*own.safetensors: .*, by checksums of every byte\n"
-              "ok       .*libtorch.pt: .*, by CRC-32 of its values\n"
-              "ok       .*foreign.safetensors: .*, the header only .*\n"));
+      Matches(
+          "ok       .*own.pt: .*, verified by the CRC-32 of each value\n"
+          "ok       .*own.safetensors: .*, verified by checksums that cover "
+          "every byte\n"
+          "ok       .*libtorch.pt: .*, verified by the CRC-32 of each value\n"
+          "ok       .*foreign.safetensors: .*, only the header verified .*\n"));
   for (const auto& path : {own, flat, libtorch, foreign}) {
     flip_bit_of(path, content);
   }

@@ -82,7 +82,8 @@ FOLDER_TEST("a training that Python wrote") {
   CHECK(output_of(0, {"diff", path, folder / "again.pt"}).empty());
   CHECK_THAT(
       output_of(0, {"verify", path, flat, folder / "again.pt"}),
-      Matches("ok .*CRC-32 of its.*\nok .*every byte\nok .*CRC-32 of its.*\n"));
+      Matches(
+          "ok .*CRC-32 of each.*\nok .*every byte\nok .*CRC-32 of each.*\n"));
   CHECK_THAT(
       output_of(0, {"strip-prefix", path, folder / "stripped.pt"}),
       Has("11 names changed"));

@@ -149,8 +149,9 @@ FOLDER_TEST("a safetensors file's tree is checked") {
     return complaint(path);
   };
   CHECK(reading("[1,2]").empty());
-  CHECK_THAT(reading("{"), Has("not a tree of values"));
-  CHECK_THAT(reading("{\"tensor\":1}"), Has("not a tree of values"));
+  CHECK_THAT(reading("{"), Has("does not describe a tree of values"));
+  CHECK_THAT(
+      reading("{\"tensor\":1}"), Has("does not describe a tree of values"));
   CHECK_THAT(reading("{\"tensor\":\"w\"}"), Has("no tensor 'w'"));
   CHECK_THAT(reading("{\"a\":1}"), Has("unknown object 'a'"));
   CHECK_THAT(reading("{}"), Has("an object has 0 keys"));

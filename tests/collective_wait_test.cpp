@@ -48,7 +48,7 @@ RANKS_TEST(
       error,
       Has("all_reduce over gloo failed: timed out after 3 s; ranks 0 and 2 "
           "wait in all_reduce of 4 Float; rank 1 has not reached all_reduce of "
-          "4 Float, and is in no call of ddp"));
+          "4 Float, and is in no call to ddp"));
   meet_at_store(group, {"0", "1", "2"});
 }
 

@@ -143,7 +143,7 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
     for (int rank = 0; rank < 3; ++rank) { // all throw
       REQUIRE_THROWS_WITH(
           choose(members, rank, device),
-          Has("ranks 1 and 2 of one host use GPU 02", "share_gpus(true)"));
+          Has("ranks 1 and 2 on the same host use GPU 02", "share_gpus(true)"));
     }
     auto allowed = device;
     allowed.share_gpus(true);

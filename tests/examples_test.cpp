@@ -116,7 +116,7 @@ FOLDER_TEST("a run that is over says so, and a batch has to be divided") {
   CHECK_THAT(output_of(gan(2, folder / "run", 20)), Has("nothing left to do"));
   CHECK_THAT(
       error_of(gan(3, folder / "other", 20, "2")),
-      Has("a batch of 2 points cannot be divided by 3 ranks"));
+      Has("a batch of 2 points cannot be divided evenly by 3 ranks"));
 }
 
 // examples/model_parallel.cpp with several numbers of processes.

@@ -246,7 +246,7 @@ TEST_CASE("replays of a CUDA graph are progress where they are reported") {
 GPU_TEST("a capture in the second backward is refused, in the third not", 2) {
   REQUIRE_THAT(
       Captured(group, 1).refusal,
-      Has("this is backward 2",
+      Has("this is backward pass 2",
           "Run 2 or more backward passes before capturing"));
   REQUIRE(Captured(group, 2).refusal.empty());
 }

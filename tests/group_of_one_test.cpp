@@ -85,7 +85,8 @@ TEST_CASE("alone, backwards that are all under no_sync are told of") {
       const auto guard = reducer.no_sync();
       net.backward();
     });
-    CHECK_THAT(c10::Join("", texts), Has("was each backward under no_sync()?"));
+    CHECK_THAT(
+        c10::Join("", texts), Has("was each backward pass under no_sync()?"));
   }
 }
 

@@ -36,7 +36,7 @@ RANKS_TEST("an averager goes on in the step of its checkpoint") {
       values(resumed, own, 2) ==
       std::vector<double>(expected.begin() + 2, expected.end()));
   REQUIRE_THROWS_WITH(
-      resumed.load_state_dict("text"), Has("not an averager's"));
+      resumed.load_state_dict("text"), Has("not saved by a ModelAverager"));
 }
 
 RANKS_TEST("what some rank has a gradient for is averaged on all") {

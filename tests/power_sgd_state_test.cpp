@@ -115,10 +115,10 @@ RANKS_TEST("each rank's errors are in the state, and only there") {
   REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
       "reducer_of_each_rank"));
   REQUIRE_THROWS_WITH(
-      run.hook->load_state_dict(3), Has("not a PowerSGDHook's"));
+      run.hook->load_state_dict(3), Has("not saved by a PowerSGDHook"));
   REQUIRE_THROWS_WITH(
       run.hook->load_rank_state_dict(run.hook->state_dict()),
-      Has("not a PowerSGDHook's"));
+      Has("not saved by a PowerSGDHook"));
 }
 
 RANKS_TEST("what is known of a bucket is dropped with its parameters") {

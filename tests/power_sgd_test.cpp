@@ -49,7 +49,7 @@ TEST_CASE("PowerSGD options that cannot be are refused") {
       PowerSGDOptions().min_compression_rate(-1), "min_compression_rate is -1");
   rejected(
       PowerSGDOptions().orthogonalization_epsilon(-1),
-      "orthogonalization_epsilon -1");
+      "orthogonalization_epsilon is -1");
   rejected(PowerSGDOptions().random_seed(-1), "random_seed is -1");
   rejected(
       PowerSGDOptions().random_seed(1LL << 32), "random_seed is 4294967296");

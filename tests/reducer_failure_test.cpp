@@ -42,7 +42,7 @@ void one_fails(
 
 TEST_CASE("an exception in one rank's backward reaches the others") {
   one_fails(
-      "an exception ended its backward",
+      "an exception ended its backward pass",
       [](std::shared_ptr<UnevenNet> net, Reducer&) {
         net->first->weight.register_hook(
             [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
@@ -160,7 +160,7 @@ RANKS_TEST("a rank that fails is named where ranks compare what is unfrozen") {
   } else {
     REQUIRE_THROWS_WITH(
         backward(*net, group),
-        Has("rank 1 of 3", "an exception ended its backward"));
+        Has("rank 1 of 3", "an exception ended its backward pass"));
   }
   group.barrier();
 }

@@ -70,7 +70,7 @@ RANKS_TEST("a net that was replaced after the Reducer is missed at its end") {
   REQUIRE(warnings_of([&] { backward(net); }).empty()); // not detectable yet
   const auto texts = warnings_of([&] { reducer.reset(); });
   REQUIRE(texts.size() == 1);
-  REQUIRE_THAT(texts[0], Has("Was the net replaced"));
+  REQUIRE_THAT(texts[0], Has("If the net was replaced"));
 }
 
 TEST_CASE("a layer that was replaced after the Reducer is an error") {

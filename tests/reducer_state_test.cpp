@@ -250,10 +250,10 @@ RANKS_TEST("the layout of another model is refused and changes nothing") {
         state.toGenericDict().insert_or_assign(key, value);
         reject(state, reason);
       };
-  reject(3, "not a Reducer's");
-  refuse_with("orders", 3, "not a Reducer's");
-  refuse_with("rebuilt", 3, "not a Reducer's");
-  refuse_with("rebuild_in", -1, "not a Reducer's");
+  reject(3, "not saved by a Reducer");
+  refuse_with("orders", 3, "not saved by a Reducer");
+  refuse_with("rebuilt", 3, "not saved by a Reducer");
+  refuse_with("rebuild_in", -1, "not saved by a Reducer");
   using Orders = std::vector<std::vector<int64_t>>;
   refuse_with("orders", Orders{{0, 1}, {1}}, "occurs twice or does not exist");
   refuse_with("orders", Orders{{10}}, "parameter 10 of 10");

@@ -249,7 +249,7 @@ RANKS_TEST("ranks that never reduced a gradient are told at the end") {
   REQUIRE_THAT(
       all_warnings_of(train, group),
       Has("after 0 steps, the parameter bias of rank 2",
-          "was each backward under no_sync()"));
+          "was each backward pass under no_sync()"));
 }
 
 RANKS_TEST("updates by gradients that never came into grad() are compared") {

@@ -138,7 +138,7 @@ FOLDER_TEST("one of the files of an index is not taken for all") {
       load_checkpoint(folder / "model-00001-of-00002.safetensors", *module),
       Has("model-00001-of-00002.safetensors' is file 1 of 2; load '" +
           (folder / kIndex) +
-          "' to read all of them. This file alone does not fit"));
+          "' to read all files. This file alone does not fit"));
 }
 
 FOLDER_TEST("what is no dict of tensors needs one file") {

@@ -139,7 +139,7 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   EvaluationSampler another(20, 2, 0);
   REQUIRE_THROWS_WITH(
       another.load_state_dict(state),
-      Has("EvaluationSampler: the saved state is a DistributedSampler's"));
+      Has("EvaluationSampler: the state was saved by a DistributedSampler"));
   DistributedWeightedSampler weighted(torch::ones({4}), 20, 2, 0);
   DistributedWeightedSampler otherwise(torch::arange(4.0), 20, 2, 0);
   REQUIRE_THROWS_WITH(

@@ -94,11 +94,11 @@ RANKS_TEST("what cannot be scattered is the same error on all ranks") {
   };
   REQUIRE(
       error(Tensor()) ==
-      from_1("is an undefined tensor: pass one of shape [n, ...]"));
+      from_1("is an undefined tensor: pass a tensor of shape [n, ...]"));
   REQUIRE_THAT(error(torch::ones({})), Has(from_1("has shape []")));
   REQUIRE(
       error(torch::ones({3}).to_sparse()) ==
-      from_1("is Sparse: pass its to_dense()"));
+      from_1("is Sparse: call to_dense() on it"));
   REQUIRE_THAT(
       error(torch::ones({3}, torch::kMeta)),
       Has(from_1("cannot be sent from meta through cpu: Cannot copy out")));

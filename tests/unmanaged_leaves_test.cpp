@@ -201,7 +201,7 @@ TEST_CASE("a clone that calls its original's branch is recognized") {
   const auto loss = [&] { return clone->forward(input).sum(); };
   const std::string claim =
       "These tensors look like the originals of 'branch.weight', "
-      "'branch.bias', which this backward does not reach:";
+      "'branch.bias', which this backward pass does not reach:";
   SECTION("by all leaves") {
     const auto text = second_report(leaves, loss);
     REQUIRE_THAT(

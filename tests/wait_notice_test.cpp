@@ -73,7 +73,7 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
             saves ? ", and is in bucket 1 of 1, step 1;"
                   : ", and is in save_checkpoint(\"",
             "; rank 2 has not reached",
-            ", and is in no call of ddp. All ranks must make the same calls, "
+            ", and is in no call to ddp. All ranks must make the same calls, "
             "such as save_checkpoint, in the same order and with the same "
             "shapes. Do all ranks have the same number of batches, and the "
             "same number under no_sync()?"));
@@ -327,7 +327,7 @@ RANKS_TEST(
         told,
         Has("has waited for 2 s in " + (criticised ? of_critic : of_generator),
             "and is in " + (criticised ? of_generator : of_critic),
-            "run the backward passes of all of them, equally "
+            "run the backward passes of all Reducers, equally "
             "often and in the same order"));
   }
 }
@@ -353,7 +353,9 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
 STARTED_TEST("rank 0 tells which ranks have not reached the group") {
   const auto path = folder + "warnings";
   if (own_rank() == 2) {
-    await(path, " not reached 127.0.0.1:"); // rank 1 may be late, too
+    await(
+        path,
+        " not joined the rendezvous at 127.0.0.1:"); // rank 1 may be late, too
   }
   const WarningListener listener([&](const std::string& text) {
     std::ofstream(path, std::ios::app) << text << std::endl;
@@ -365,7 +367,10 @@ STARTED_TEST("ranks that wait for rank 0 tell so") {
   const auto path = folder + "warnings";
   const std::string rank = std::getenv("RANK");
   if (rank == "0") {
-    await(path, "init_process_group: rank 0 has not reached 127.0.0.1:");
+    await(
+        path,
+        "init_process_group: rank 0 has not joined the rendezvous at "
+        "127.0.0.1:");
   } else if (rank == "1") {
     const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);

@@ -183,7 +183,8 @@ STARTED_TEST(
   const Watched of_part(part);
   const Watched of_group(group);
   REQUIRE(of_group.backend->is_aborted_within(seconds(15)));
-  REQUIRE_THAT(all_reduce_error(group), Has("the store has ended"));
+  REQUIRE_THAT(
+      all_reduce_error(group), Has("the process that serves the store"));
   part.barrier();
   REQUIRE_FALSE(of_part.backend->is_aborted_within(seconds(1)));
 }

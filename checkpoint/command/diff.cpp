@@ -19,8 +19,8 @@ namespace {
 
 using Leaves = std::vector<Leaf>;
 
-/// How much values may differ, as with torch.isclose. Without a tolerance, they
-/// must have equal bits.
+/// How much values may differ, as with torch.isclose. Without a tolerance,
+/// values must have equal bits.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -33,9 +33,9 @@ struct Tolerance {
 /// The differences of two tensors of one shape and dtype.
 struct TensorDifference {
   int64_t elements = 0;
-  /// The number of these with a NaN in at least one tensor.
+  /// The number of differing elements with a NaN in at least one tensor.
   int64_t with_nan = 0;
-  /// The largest difference of the others.
+  /// The largest difference of the other elements.
   double largest = 0;
 };
 

@@ -11,7 +11,7 @@ struct FileInfo {
   bool is_safetensors = false;
   /// The program that wrote the file, such as "ddp"; empty if unknown.
   std::string writer;
-  /// Whether a safetensors file has checksums of every byte.
+  /// Whether a safetensors file has checksums that cover every byte.
   bool has_checksums = false;
   uint64_t bytes = 0;
   /// The value; its tensors are mapped pages of the file, which are not read

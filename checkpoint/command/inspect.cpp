@@ -55,7 +55,7 @@ void print_entries(const c10::IValue& content) {
   table.add({"entry", "tensors", "elements", "size"});
   for (const auto& entry : dict) {
     const auto extent = extent_of(entry.value());
-    if (extent.tensors > 0) { // print_values prints the others
+    if (extent.tensors > 0) { // print_values prints the other leaves
       table.add(
           {printable(detail::key_text(entry.key())),
            grouped(extent.tensors),

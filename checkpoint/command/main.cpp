@@ -22,9 +22,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "ddp-checkpoint " DDP_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Supports files of Python's torch.save, LibTorch's torch::save, "
-      "safetensors and\n"
-      "ddp. For details: ddp-checkpoint SUBCOMMAND --help");
+      "Supports safetensors files and files written by Python's torch.save, "
+      "LibTorch's\n"
+      "torch::save or ddp. For details: ddp-checkpoint SUBCOMMAND --help");
   add_inspect(app, exit_code);
   add_verify(app, exit_code);
   add_convert(app, exit_code);

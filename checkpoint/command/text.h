@@ -18,7 +18,7 @@ std::string shape_text(const at::Tensor& tensor);
 /// The name of the dtype in Python: "float32".
 std::string dtype_text(const at::Tensor& tensor);
 
-/// A text from a file, with terminal control characters escaped, such as
+/// Text from a file, with terminal control characters escaped: ESC becomes
 /// \u001b.
 std::string printable(const std::string& text);
 

@@ -12,10 +12,11 @@ namespace {
 // How the file was verified.
 const char* verified(const FileInfo& info) {
   if (info.has_checksums) {
-    return "by checksums of every byte";
+    return "verified by checksums that cover every byte";
   }
-  return info.is_safetensors ? "the header only (the file has no checksums)"
-                             : "by CRC-32 of its values";
+  return info.is_safetensors
+      ? "only the header verified (the file has no checksums)"
+      : "verified by the CRC-32 of each value";
 }
 
 // The error's text without the file's name.

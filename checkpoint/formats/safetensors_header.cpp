@@ -191,8 +191,8 @@ void take_checksums(const std::string& text, SafetensorsHeader& header) {
   DDP_CHECK(
       text.rfind(kOurHeadToChecksum, 0) == 0 &&
           checksums.size() == kChecksumSize * (1 + header.entries.size()),
-      "corrupt: the header has no valid {} for {} tensors; restore the file "
-      "from a copy",
+      "corrupt: the header has no valid '{}' for its {} tensors; restore the "
+      "file from a copy",
       kChecksumKey,
       header.entries.size());
   const auto seen = header_checksum(text);
@@ -200,7 +200,7 @@ void take_checksums(const std::string& text, SafetensorsHeader& header) {
   DDP_CHECK(
       seen == expected,
       "corrupt: the checksum of its header is {}, but the header says {}; "
-      "restore it from a copy",
+      "restore the file from a copy",
       seen,
       expected);
   header.checksums = checksums;

@@ -42,8 +42,8 @@ WeightMap read_weight_map(const std::string& path) {
     const auto shard = value.is_string() ? value.get<std::string>() : "";
     DDP_CHECK(
         !shard.empty() && fs::path(shard).filename() == shard,
-        "the index has {} for tensor '{}', expected the name of a file in its "
-        "folder",
+        "the index has {} for tensor '{}', expected the name of a file in the "
+        "index's folder",
         value.dump(-1, ' ', false, Index::error_handler_t::replace),
         name);
     files.emplace_back(name, shard);
@@ -134,7 +134,7 @@ std::string with_shard_number(const std::string& path) {
     return text;
   }
   return detail::format(
-      "{} is file {} of {}; load '{}{}' to read all of them. This file alone",
+      "{} is file {} of {}; load '{}{}' to read all files. This file alone",
       text,
       parts[2].str(),
       parts[3].str(),

@@ -25,10 +25,10 @@ std::string with_shard_number(const std::string& path);
 StateDict read_sharded_safetensors(const std::string& path, bool mmap);
 
 /// Writes `tensors` to `<stem>-00001-of-0000n.safetensors`, ..., each of at
-/// most `max_shard_bytes` of data, then the index, which replaces the old one
+/// most `max_shard_bytes` of data, then the index, which replaces the old index
 /// atomically. Until then, the files of the old index are kept: if a file with
-/// the name of a new one exists, the new file's name gets a number. At the end,
-/// the old files are removed.
+/// the name of a new file exists, the new file's name gets a number. At the
+/// end, the old files are removed.
 void write_sharded_safetensors(
     const std::string& path,
     const StateDict& tensors,

@@ -80,7 +80,7 @@ TorchArchive::TorchArchive(const ByteSource& source)
     : zip_(check_format(source)), size_(source.size()) {
   DDP_CHECK(
       !zip_.records().empty(),
-      "not a file of torch.save or torch::save: it is empty");
+      "not a file written by torch.save or torch::save: it is empty");
   const auto& first = zip_.records().front().name;
   prefix_ = first.substr(0, first.find('/') + 1);
 }
@@ -94,7 +94,8 @@ std::string TorchArchive::required(const std::string& name) const {
   auto content = record(name);
   DDP_CHECK(
       content.has_value(),
-      "not a file of torch.save or torch::save: it has no record '{}{}'",
+      "not a file written by torch.save or torch::save: it has no record "
+      "'{}{}'",
       prefix_,
       name);
   return *std::move(content);
@@ -105,7 +106,7 @@ c10::IValue TorchArchive::value(bool strict, bool verify) const {
   DDP_CHECK(
       !order.has_value() || *order == "little",
       "its numbers are {}-endian, but this library reads only little-endian "
-      "ones",
+      "numbers",
       order.value_or(""));
   std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
   const auto load = [&](const std::string& key) {

@@ -8,9 +8,10 @@
 
 namespace ddp::detail {
 
-/// A file of `torch.save`, from any source.
+/// A file written by `torch.save`, read from any source.
 ///
-/// An invalid file throws `c10::Error`, which does not name the file.
+/// Functions throw `c10::Error` if the file is invalid; the error does not name
+/// the file.
 class TorchArchive {
  public:
   /// Reads the directory; `source` must outlive the archive.

@@ -196,7 +196,10 @@ IValue tree_unflatten(
     const StateDict& tensors) try {
   return unflatten_value(Json::parse(structure), tensors, 0);
 } catch (const Json::exception& error) {
-  DDP_THROW(Error, "its metadata are not a tree of values: {}", error.what());
+  DDP_THROW(
+      Error,
+      "its metadata does not describe a tree of values: {}",
+      error.what());
 }
 
 IValue take_value(SafetensorsFile& file) {

@@ -7,7 +7,7 @@ namespace ddp::detail {
 /// The metadata key of the structure in a safetensors file.
 constexpr const char* kTreeKey = "ddp.tree";
 
-/// A value as tensors by name, and a text for the remainder.
+/// A value as tensors by name, and text for the remainder.
 struct FlattenedTree {
   /// The tensors, named by their places, such as "optimizer.state.0.exp_avg".
   StateDict tensors;

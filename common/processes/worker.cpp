@@ -62,7 +62,7 @@ void restore_default_signals(bool also_ignored) {
   dup2(plan.out_fd, STDOUT_FILENO);
   dup2(plan.err_fd, STDERR_FILENO);
 #ifdef SYS_close_range
-  // ddp's descriptors are O_CLOEXEC already; this call is for those of others.
+  // ddp's descriptors are O_CLOEXEC already; this call is for other code's.
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 #endif
   for (int fd : plan.kept_fds) {

@@ -56,8 +56,8 @@ Variables rank_variables(
     const JobEnvironment& job,
     const RankEnvironment& rank);
 
-/// The environment of a rank, as "NAME=value": ddprun's environment,
-/// `inherited` (null-terminated), with the variables of `set`. Replaces or
+/// The environment of a rank, as "NAME=value": `inherited` (ddprun's
+/// environment, null-terminated) with the variables of `set` added. Replaces or
 /// drops DDP_TOKEN and a scheduler's variables about its tasks
 /// (`describes_scheduler_task`).
 std::vector<std::string> worker_environment(

@@ -12,7 +12,7 @@ struct SchedulerEnvironment {
     kSlurm, // a step of Slurm: srun
     kPods, // pods with numbers in RANK (Kubeflow's PyTorchJob) or in
            // JOB_COMPLETION_INDEX (indexed jobs, JobSet)
-    kSlurmScript, // an sbatch script or salloc's shell, outside of any step
+    kSlurmScript, // an sbatch script or salloc's shell, outside any step
   };
 
   Kind kind = Kind::kMpi;
@@ -23,7 +23,7 @@ struct SchedulerEnvironment {
   int tasks_here = 1;
   /// The nodes of the launch, or, in a script, of the allocation; 0 if unknown.
   int nodes = 1;
-  /// The number of this task.
+  /// The rank of this task, from 0.
   int rank = 0;
 };
 
@@ -46,7 +46,7 @@ std::string check_scheduler(
 /// Whether a variable identifies this process within a scheduler's job, or is
 /// needed to connect to the scheduler's launch. Ranks must not inherit these
 /// variables: all ranks would be the same process of the scheduler's job, and
-/// the second call of MPI_Init would fail. Without these variables, MPI_Init in
+/// the second call to MPI_Init would fail. Without these variables, MPI_Init in
 /// a rank creates a world of that rank alone. Variables that describe the
 /// allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters
 /// (OMPI_MCA_btl, PMIX_MCA_gds) are not included. The variables are:

@@ -34,14 +34,14 @@ std::string own_folder() {
   return error ? "" : real.parent_path().string() + "/";
 }
 
-/// Loads it with global symbols, which Open MPI's plugins need.
+/// Loads the library with global symbols, which Open MPI's plugins need.
 void* open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
-/// Our library calls the program's MPI. If it was built with another MPI, the
-/// handles differ. Tools that intercept MPI calls do not replace the PMPI
-/// names.
+/// This library calls the program's MPI. If the library was built with another
+/// MPI, the handles differ. Tools that intercept MPI calls do not replace the
+/// PMPI names.
 std::string other_mpi(void* handle) {
   const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
   const auto* own = dlsym(handle, "PMPI_Init");

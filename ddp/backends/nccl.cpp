@@ -15,10 +15,11 @@
 namespace ddp::backends::nccl {
 namespace {
 
-/// The constructor of ProcessGroupNCCL reads these only from the environment.
-/// By default, its watchdog ends the process a minute after a collective
-/// failed, or the whole job eight minutes after a failure on any rank. Settings
-/// of the user are kept, except torchrun's, which also ends the process.
+/// The constructor of ProcessGroupNCCL reads these settings only from the
+/// environment. By default, its watchdog ends the process a minute after a
+/// collective failed, or the whole job eight minutes after a failure on any
+/// rank. Settings of the user are kept, except torchrun's, which also ends the
+/// process.
 void leave_errors_to_us() {
   const auto prefer = [](const char* name, const char* value) {
     setenv(name, value, /*overwrite=*/0);
@@ -31,7 +32,7 @@ void leave_errors_to_us() {
   prefer("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
 }
 
-/// CUDA's text does not distinguish a missing driver from an old one.
+/// CUDA's text does not distinguish a missing driver from an old driver.
 bool is_driver_missing() {
   int version = 0;
   return cudaDriverGetVersion(&version) != cudaSuccess || version == 0;
@@ -96,7 +97,7 @@ c10::intrusive_ptr<c10d::Backend> create(
       /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;
   nccl_options->group_name = options.name; // identifies flight records
-  // Not bound to the device: a model may use several.
+  // Not bound to the device: a model may use several devices.
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(
       options.store, options.rank, options.size, nccl_options);
 }
@@ -128,7 +129,7 @@ bool is_capturing(c10::Device device) {
   if (cudaStreamIsCapturing(
           c10::cuda::getCurrentCUDAStream(device.index()), &status) !=
       cudaSuccess) {
-    // The query fails for the default stream while another one is captured.
+    // The query fails for the default stream while another stream is captured.
     clear_last_error();
     return false;
   }

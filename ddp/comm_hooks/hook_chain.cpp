@@ -52,7 +52,8 @@ struct DDP_LOCAL HookChain::Impl {
       return;
     }
     DDP_CHECK_VALUE(
-        states.isGenericDict(), "HookChain: the state is not a HookChain's");
+        states.isGenericDict(),
+        "HookChain: the state was not saved by a HookChain");
     for (size_t i = 0; i < hooks.size(); ++i) {
       const auto found = states.toGenericDict().find(std::to_string(i));
       if (found != states.toGenericDict().end()) {

@@ -8,8 +8,8 @@
 namespace ddp::detail {
 namespace {
 
-/// The next [count, rows, columns] of flat memory at `offset`, which it
-/// advances.
+/// Returns the next [count, rows, columns] of flat memory at `offset`, and
+/// advances `offset`.
 at::Tensor take(
     const at::Tensor& memory,
     int64_t& offset,

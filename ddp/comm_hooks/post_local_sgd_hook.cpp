@@ -69,7 +69,8 @@ c10::IValue PostLocalSGDHook::state_dict() const {
 
 void PostLocalSGDHook::load_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
-      state.isInt(), "PostLocalSGDHook: the state is not a PostLocalSGDHook's");
+      state.isInt(),
+      "PostLocalSGDHook: the state was not saved by a PostLocalSGDHook");
   impl_->steps.set(state.toInt());
 }
 

@@ -60,7 +60,7 @@ void check(const PowerSGDOptions& options) {
           options.orthogonalization_epsilon() >= 0 &&
           std::isfinite(options.orthogonalization_epsilon()),
       "PowerSGDOptions: min_compression_rate is {} and "
-      "orthogonalization_epsilon {}, expected numbers of 0 or more",
+      "orthogonalization_epsilon is {}, expected finite numbers of 0 or more",
       options.min_compression_rate(),
       options.orthogonalization_epsilon());
   DDP_CHECK_VALUE(
@@ -79,8 +79,8 @@ bool are_same(
       });
 }
 
-/// Makes `tensor` one of `numel` elements like `other`; returns false if it is
-/// new.
+/// Makes `tensor` a tensor of `numel` elements like `other`; returns false if
+/// the tensor is new.
 bool fit(at::Tensor& tensor, int64_t numel, const at::Tensor& other) {
   const bool fits = tensor.defined() && tensor.numel() == numel &&
       tensor.scalar_type() == other.scalar_type();
@@ -133,13 +133,13 @@ void from_list(const IValue& list, Memories& memories, at::Tensor Memory::*to) {
   }
 }
 
-/// An entry of a state; throws if it is missing or not `good`.
+/// An entry of a state; throws if the entry is missing or not `good`.
 template <typename Good>
 IValue entry(const IValue& state, const char* key, Good good) {
   DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           good(state.toGenericDict().at(key)),
-      "PowerSGDHook: the state is not a PowerSGDHook's");
+      "PowerSGDHook: the state was not saved by a PowerSGDHook");
   return state.toGenericDict().at(key);
 }
 

@@ -34,7 +34,7 @@ at::Tensor parameters_of(const at::Tensor& rows) {
   return at::stack({scale, zero});
 }
 
-/// The channels' scales or zero points as a column beside the rows.
+/// The channels' scales or zero points as a column next to the rows.
 at::Tensor column(const at::Tensor& parameters, int64_t index) {
   return parameters[index].unsqueeze(1);
 }

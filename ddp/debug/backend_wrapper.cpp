@@ -137,7 +137,7 @@ class BackendWrapper final : public backends::ForwardingBackend {
     return recorded(flight_recorder::began(caller_, 0, call), launch);
   }
 
-  /// NCCL's futures are complete once the work is queued. Its result futures
+  /// NCCL's futures are complete once the work is queued. The result futures
   /// are complete once the GPU has done the work; their value 0 means success.
   void follow(uint64_t number, c10d::Work& work) const {
     const bool nccl = caller_.backend == "nccl";

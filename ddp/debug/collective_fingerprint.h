@@ -23,13 +23,13 @@ class CollectiveFingerprint {
     timeout_ = timeout;
   }
 
-  /// Returns when all ranks have reached their `sequence`th collective with the
-  /// same call, which is `number` in the record. If the calls differ, all ranks
-  /// throw `c10::ValueError` with the same text: each rank's call, and one
-  /// stack for each call. Throws a `c10::DistBackendError` that names the ranks
-  /// that have not arrived in time or have failed. If the store has ended,
-  /// compares nothing: rank 0 has ended too, and the collective itself reports
-  /// its end. Collective.
+  /// Returns when all ranks have reached collective number `sequence` and their
+  /// calls are equal. `number` is this call's number in the flight recorder. If
+  /// the calls differ, all ranks throw `c10::ValueError` with the same text:
+  /// each rank's call, and one stack for each call. Throws a
+  /// `c10::DistBackendError` that names the ranks that have not arrived in time
+  /// or have failed. If the store has ended, compares nothing: rank 0 has ended
+  /// too, and the collective itself reports its end. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:
@@ -40,7 +40,7 @@ class CollectiveFingerprint {
   std::string key(int64_t sequence, int64_t rank) const;
   std::vector<std::string> keys(int64_t sequence) const;
   void wait_for_all(int64_t sequence, const Call& call, uint64_t number);
-  /// Throws if another rank has given up.
+  /// Throws if the failure store has a failure of another rank.
   void look_for_failure(int64_t sequence, uint64_t number) const;
   [[noreturn]] void abort_call(const std::string& reason, uint64_t number)
       const;

@@ -109,7 +109,7 @@ bool follows_from_change(const std::exception& error) {
 }
 
 /// Null if the nodes change again before the group is formed. The thread that
-/// forms it is then abandoned.
+/// forms the group is then abandoned.
 std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
   auto group =
       detail::run_detached([options] { return init_process_group(options); });

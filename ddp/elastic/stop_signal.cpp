@@ -46,8 +46,8 @@ void on_stop_signal(int number) {
   errno = error;
 }
 
-/// Handles signals while it exists, and records that one has arrived. Handlers
-/// are per process, so a process can have only one of these objects.
+/// Handles signals while this object exists, and records that one has arrived.
+/// Handlers are per process, so a process can have only one of these objects.
 class SignalHandlers {
  public:
   /// Throws `c10::Error` if the process already has one, and `c10::ValueError`

@@ -38,13 +38,13 @@ void read_store_endpoint(
   }
   DDP_CHECK_VALUE(
       !result.master_addr.empty(),
-      "MASTER_ADDR is not set: this is rank {} of {}; set it to the host of "
-      "rank 0",
+      "MASTER_ADDR is not set: this is rank {} of {}; set MASTER_ADDR to the "
+      "host of rank 0",
       result.rank,
       result.world_size);
   DDP_CHECK_VALUE(
       port.has_value(),
-      "MASTER_PORT is not set: set it to a free TCP port on {}",
+      "MASTER_PORT is not set: set MASTER_PORT to a free TCP port on {}",
       result.master_addr);
   DDP_CHECK_VALUE(
       *port >= 1 && *port <= 65535,
@@ -92,8 +92,8 @@ void read_launcher_services(
   result.launcher_hosts_store =
       lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   // The restart count differs between the nodes of one job (torchrun counts
-  // failures per node), so it names the attempt only on one node. On several
-  // nodes, the ranks agree on an attempt in the rendezvous.
+  // failures per node), so the count names the attempt only on one node. On
+  // several nodes, the ranks agree on an attempt in the rendezvous.
   if (lookup("GROUP_WORLD_SIZE").value_or("") == "1") {
     result.attempt +=
         "/attempt_" + lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");

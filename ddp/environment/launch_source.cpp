@@ -43,8 +43,8 @@ int64_t required(
   return *value;
 }
 
-/// If the program numbers the ranks differently, they cannot find each other
-/// through the launcher, which knows only its own numbers.
+/// If the program numbers the ranks differently, the ranks cannot find each
+/// other through the launcher, which uses only its own numbers.
 void renumber(LaunchSource& source, const ProcessGroupOptions& options) {
   const auto rank = options.rank().value_or(source.rank);
   const auto size = options.world_size().value_or(source.world_size);
@@ -157,8 +157,8 @@ std::optional<LaunchSource> find_launcher(
   return first ? first : read(Kind::kSlurm, kSlurm, options, lookup);
 }
 
-/// Whether all values are set, as by torchrun and ddprun: then the launcher
-/// that started those does not matter.
+/// Whether all values are set, as by torchrun and ddprun: then the launcher of
+/// these processes does not matter.
 bool is_complete(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {

@@ -7,7 +7,7 @@
 
 namespace ddp::debug {
 
-/// A rank's call of a collective.
+/// A rank's call to a collective.
 struct Call {
   /// The name of c10d's function: "all_reduce".
   const char* operation = "";

@@ -23,7 +23,7 @@ constexpr const char* kList = "failures";
 constexpr const char* kWarning = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 // For requests that are made once: to connect, and to report this rank's own
-// reason, which others get only from this report.
+// reason, which other ranks get only from this report.
 constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kAckTime = std::chrono::seconds(2);
 constexpr auto kAckInterval = std::chrono::milliseconds(10);
@@ -80,7 +80,7 @@ std::string to_line(const Failure& failure) {
       {"host", failure.host},
       {"text", failure.text.substr(0, kMaxText)},
       {"kind", failure.kind}};
-  // A text may not be UTF-8; a truncated text may end within a character.
+  // Text may not be UTF-8; truncated text may end within a character.
   return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -118,7 +118,7 @@ bool concerns(const std::string& failed, const std::string& scope) {
 
 } // namespace
 
-/// Outlives the failure store if a request hangs in it.
+/// Outlives the failure store if a request hangs.
 struct FailureStore::Connection {
   c10::intrusive_ptr<c10d::Store> store;
   std::atomic<int> pending{0};

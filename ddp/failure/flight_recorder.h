@@ -16,9 +16,9 @@ enum class State { kChecking, kStarted, kCompleted, kFailed };
 /// Starts recording; only the first call has an effect. Dumps go to
 /// "rank_<rank>.json" in the folder that DDP_DEBUG_FOLDER names, by default
 /// "ddp-debug" in the working directory; an earlier job's file of this name is
-/// removed. From now on, SIGUSR1 writes a dump. SIGTERM, with which launchers
-/// stop the ranks of a failed job, also writes a dump, and then ends the
-/// process. Signals that already have a handler are not changed.
+/// removed. After this call, SIGUSR1 writes a dump. SIGTERM, with which
+/// launchers stop the ranks of a failed job, also writes a dump, and then ends
+/// the process. Signals that already have a handler are not changed.
 void enable(int64_t rank, int64_t size);
 
 /// The group and the rank of a call.

@@ -57,8 +57,8 @@ std::string with_readable_name(const std::string& frame) {
   return name + frame.substr(end);
 }
 
-/// Whether the frame is of the debug mode, of LibTorch between it and ddp, of a
-/// sanitizer, or a function of ddp without an exported name.
+/// Whether the frame belongs to the debug mode, to LibTorch between the debug
+/// mode and ddp, to a sanitizer, or a function of ddp without an exported name.
 bool is_between(const std::string& frame) {
   return frame.find("ddp::debug::") != std::string::npos ||
       frame.find(" c10::function_ref<") != std::string::npos ||

@@ -25,10 +25,10 @@ std::string ended_rank(
     const ProcessGroupImpl& group,
     const std::vector<int64_t>& ranks);
 
-// Each function creates a backend for a group whose other members are set. If
-// the ranks are not connected within the timeout, or another rank fails, the
-// function throws like the group's collectives. Collective over the ranks in
-// `options`.
+// Each function creates the backend for a `ProcessGroupImpl` whose other data
+// members are already set. If the ranks are not connected within the timeout,
+// or another rank fails, the function throws like the group's collectives.
+// Collective over the ranks in `options`.
 
 c10::intrusive_ptr<c10d::Backend> connect_over_gloo(
     ProcessGroupImpl& group,

@@ -54,7 +54,8 @@ void connect_nccl(ProcessGroupImpl& impl) {
   impl.watchdog = std::make_unique<Watchdog>(impl, nccl);
 }
 
-/// For backends of ddp for which c10d has no name; a group can have one.
+/// For backends of ddp for which c10d has no name; a group can have one such
+/// backend.
 void connect_custom(
     ProcessGroupImpl& impl,
     const c10::intrusive_ptr<c10d::Backend>& backend) {
@@ -148,7 +149,7 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   }
   impl.watchdog.reset();
   auto group = std::move(impl.group);
-  // Not a group from from_c10d, or one that the program still holds.
+  // Not a group from from_c10d, or a group that the program still holds.
   const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
       group.use_count() == 1;
   const bool broken = !impl.first_error.reason().empty() || impl.abandoned;

@@ -8,7 +8,7 @@
 namespace ddp {
 namespace {
 
-/// The GPU of a rank: the requested one, the only visible one, or else the one
+/// The GPU of a rank: the requested GPU, the only visible GPU, or else the GPU
 /// with the number of the local rank.
 int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   if (member.gpu >= 0) {
@@ -18,7 +18,7 @@ int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
 }
 
-/// The reason for which ranks cannot have a GPU each; empty if they can.
+/// The reason why ranks cannot have separate GPUs; empty if they can.
 std::string shortage(const std::vector<RankInfo>& members, bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
     const auto place = local_position(members, static_cast<int64_t>(r));
@@ -75,9 +75,10 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
     DDP_CHECK_VALUE(
         is_new || allowed,
-        "ranks {} and {} of one host use GPU {}. Use a separate GPU for each "
-        "rank (as device torch::kCUDA without an index does), or allow sharing "
-        "by ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
+        "ranks {} and {} on the same host use GPU {}. Use a separate GPU for "
+        "each rank (as device torch::kCUDA without an index does), or allow "
+        "sharing with ProcessGroupOptions().share_gpus(true) or "
+        "DDP_SHARE_GPUS=1",
         first->second,
         r,
         gpu);
@@ -105,7 +106,7 @@ c10::Device own_gpu(
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-/// The reason for which ranks cannot use shared memory; empty if they can.
+/// The reason why ranks cannot use shared memory; empty if they can.
 std::string shm_obstacle(
     const std::string& backend,
     const std::vector<RankInfo>& members) {

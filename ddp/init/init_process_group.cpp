@@ -74,8 +74,8 @@ RankInfo describe_self(
   return self;
 }
 
-/// The address of this host that the other ranks reach: the one from which it
-/// reaches rank 0's host at the address that other hosts use.
+/// The address at which the other ranks reach this host: the local address from
+/// which this host reaches rank 0's host at the address that other hosts use.
 std::string reachable_address(const std::vector<RankInfo>& members) {
   const auto elsewhere =
       std::find_if(members.begin(), members.end(), [&](const RankInfo& member) {
@@ -101,8 +101,8 @@ void say(const std::string& note, int64_t rank) {
   }
 }
 
-/// A single process has no backend, unless the program names one: then the
-/// process gets that backend with one rank.
+/// A single process has no backend, unless the program names a backend: then
+/// the process gets that backend with one rank.
 ProcessGroup group_of_one(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment,
@@ -336,7 +336,7 @@ ProcessGroup form_group(
 
 namespace {
 
-/// The time to report to the others why a process cannot take part.
+/// The time to report to the other ranks why a process cannot participate.
 constexpr std::chrono::seconds kTellTime(2);
 
 void tell_others(const ProcessGroupOptions& options, const std::string& fault) {

@@ -53,7 +53,7 @@ std::string ask_hosts(
     if (!answers(address, port, kPeerTime)) {
       ++silent;
       text << "; the host of rank " << rank << " of " << size << " at "
-           << address << " does not answer at port " << port;
+           << address << " does not answer on port " << port;
     }
   }
   return text.str();

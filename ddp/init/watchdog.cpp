@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 // Ranks of a large group check less often, to limit the load on the store.
 constexpr milliseconds kInterval{250};
 constexpr milliseconds kIntervalPerRank{1};
-// Rank 0 may finish shortly before the others.
+// Rank 0 may finish shortly before the other ranks.
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
 constexpr milliseconds kReasonTime{500};
@@ -148,8 +148,8 @@ std::optional<WaitFailure> WatchedGroup::find_failure() {
   }
   if (is_store_gone()) {
     return WaitFailure{
-        " because the store has ended, with rank 0 or the launcher that serves "
-        "it",
+        " because the process that serves the store, rank 0 or the launcher, "
+        "has ended",
         WaitFailure::Kind::kKnown};
   }
   return std::nullopt;

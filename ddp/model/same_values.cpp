@@ -22,7 +22,7 @@ uint64_t text_hash(const std::string& text) {
 }
 
 /// The largest group of ranks with the same value; of equally large groups, the
-/// one with the lowest rank.
+/// group with the lowest rank.
 template <typename Value>
 Ranks majority(const std::vector<Value>& by_rank) {
   const auto groups = detail::group_ranks(by_rank); // ordered by lowest rank

@@ -51,7 +51,7 @@ Lines describe(const NamedTensors& tensors) {
   return lines;
 }
 
-/// The lines that are not among `others`, as a text.
+/// The lines that are not among `others`, as text.
 std::string own_lines(const Lines& lines, const Lines& others) {
   std::string text;
   for (const auto& line : lines) {

@@ -114,7 +114,7 @@ c10::IValue ModelAverager::state_dict() const {
 void ModelAverager::load_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
       state.isInt() && state.toInt() >= 0,
-      "ModelAverager: the state is not an averager's");
+      "ModelAverager: the state was not saved by a ModelAverager");
   step_ = state.toInt();
 }
 

@@ -42,7 +42,7 @@ class Table {
     rows_.insert_or_assign(impl.get(), std::make_pair(Weak(impl), entry));
   }
 
-  /// The group over which to synchronise, if any.
+  /// The group over which to synchronize, if any.
   std::optional<ProcessGroup> find(const OptionalTensor& tensor) const {
     if (!tensor || !tensor->defined()) {
       return std::nullopt;
@@ -107,8 +107,9 @@ at::Tensor batch_norm(
       *group);
 }
 
-/// The operator has one kernel for all devices, which calls others. The kernels
-/// that are registered here precede it, and call it if nothing is synchronised.
+/// The operator has one kernel for all devices, which calls other kernels. The
+/// kernels that are registered here precede that kernel, and call it if nothing
+/// is synchronized.
 std::vector<torch::Library> register_kernels() {
   std::vector<torch::Library> libraries;
   for (const auto key :
@@ -123,7 +124,7 @@ std::vector<torch::Library> register_kernels() {
   return libraries;
 }
 
-/// Makes `aten::batch_norm` synchronise, if its weight or running mean is one
+/// Makes `aten::batch_norm` synchronize, if its weight or running mean is one
 /// of `tensors`, while `module` exists and is training. The first call
 /// registers the operator's new kernels.
 void synchronize_batch_norm_of(

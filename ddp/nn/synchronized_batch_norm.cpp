@@ -157,7 +157,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     const BatchMoments batch{saved[3], saved[4], saved[5]};
     const auto gradient =
         gradients[0].contiguous(input.suggest_memory_format());
-    // Sums of the gradient (row 0), and of the gradient times the normalised
+    // Sums of the gradient (row 0), and of the gradient times the normalized
     // input (row 1).
     auto sums = local_sums(input, gradient, batch, eps);
     autograd::variable_list result(6);
@@ -209,7 +209,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     return at::stack({of_gradient, of_products}).to(at::kDouble);
   }
 
-  /// slope * (gradient - means[0] - normalised input * means[1])
+  /// slope * (gradient - means[0] - normalized input * means[1])
   static at::Tensor input_gradient(
       const at::Tensor& input,
       const at::Tensor& gradient,

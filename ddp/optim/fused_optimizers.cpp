@@ -44,7 +44,7 @@ Batch& batch_for(
       Batch{parameter.scalar_type(), parameter.device(), steps});
 }
 
-/// Whether both have the same memory layout, without gaps.
+/// Whether both tensors have the same memory layout, without gaps.
 bool can_walk(const Tensor& tensor, const Tensor& like) {
   if (!tensor.is_non_overlapping_and_dense() ||
       !detail::has_plain_memory(tensor)) {
@@ -83,8 +83,8 @@ void check_gradient(const Tensor& parameter, const Tensor& gradient) {
   DDP_CHECK(
       parameter.sizes() == gradient.sizes() &&
           parameter.device() == gradient.device(),
-      "a fused optimizer requires gradients of the parameters' sizes and "
-      "device, but these are {} on {} and {} on {}",
+      "a fused optimizer requires that a gradient has its parameter's sizes "
+      "and device, but the gradient has sizes {} on {}, the parameter {} on {}",
       gradient.sizes(),
       gradient.device(),
       parameter.sizes(),

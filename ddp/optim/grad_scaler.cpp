@@ -26,8 +26,8 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
   DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           state.toGenericDict().at(key).isScalar(),
-      "GradScaler::load_state_dict: the state has no number '{}': it is not a "
-      "scaler's",
+      "GradScaler::load_state_dict: the state has no number '{}': was it saved "
+      "by a GradScaler?",
       key);
   return state.toGenericDict().at(key);
 }
@@ -42,15 +42,21 @@ void check_scale(double scale) {
 void check(const GradScalerOptions& options) {
   check_scale(options.init_scale());
   DDP_CHECK_VALUE(
-      options.growth_factor() > 1, "GradScaler: growth_factor must be > 1");
+      options.growth_factor() > 1,
+      "GradScaler: growth_factor is {}, expected a number > 1",
+      options.growth_factor());
   DDP_CHECK_VALUE(
       options.backoff_factor() > 0 && options.backoff_factor() < 1,
-      "GradScaler: backoff_factor must be > 0 and < 1");
+      "GradScaler: backoff_factor is {}, expected a number > 0 and < 1",
+      options.backoff_factor());
   DDP_CHECK_VALUE(
-      options.growth_interval() > 0, "GradScaler: growth_interval must be > 0");
+      options.growth_interval() > 0,
+      "GradScaler: growth_interval is {}, expected 1 or more",
+      options.growth_interval());
 }
 
-/// Throws if the optimizer steps in backward, since it would step again.
+/// Throws if the optimizer steps in backward, since the optimizer would step
+/// again.
 void check_steps_after_backward(const torch::optim::Optimizer& optimizer) {
   detail::check_no_conflict(
       detail::Feature::kGradScaler,

@@ -74,7 +74,7 @@ class SavedFields {
   c10::impl::GenericDict dict_ = new_dict();
 };
 
-/// Sets fields from Python's form; throws if one is invalid.
+/// Sets fields from Python's form; throws if a field is invalid.
 class LoadedFields {
  public:
   /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.

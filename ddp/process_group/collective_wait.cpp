@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstSlice{200};
 constexpr milliseconds kSlice{250};
 constexpr milliseconds kWaitSlice{50};
-// The number of further reads of the failure store after a connection ended: on
-// a busy machine, the reason may take as long to arrive as each read.
+// The number of additional reads of the failure store after a connection ended:
+// on a busy machine, the reason may take as long to arrive as each read.
 constexpr int kCauseLooks = 10;
 constexpr milliseconds kLongWait{2000};
 

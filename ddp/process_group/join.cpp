@@ -14,8 +14,8 @@
 //
 // Before each collective, ranks with inputs report their call, by an all-reduce
 // of one number for each rank. A rank without inputs reports in each of these
-// all-reduces that it has none, and runs the calls of the others until no rank
-// has inputs.
+// all-reduces that it has no inputs, and runs the calls of the other ranks
+// until no rank has inputs.
 
 namespace ddp {
 namespace {
@@ -98,8 +98,8 @@ JoinState::JoinState(
   auto& joined = *detail::ProcessGroupImpl::of(group).joined;
   DDP_CHECK_VALUE(
       !joined,
-      "another Join exists on this group, and the two would wait for each "
-      "other: pass all joinables to one Join, as in Join(group, "
+      "another Join exists on this group, and the two Joins would wait for "
+      "each other: pass all joinables to one Join, as in Join(group, "
       "{first.joinable(), second.joinable()})");
   joined = true;
   for (Joinable& each : all) {
@@ -172,8 +172,9 @@ JoinStep JoinState::notify_join_context(
     int64_t call) {
   DDP_CHECK_VALUE(
       call >= 0 && call < kCalls,
-      "Joinable::notify_join_context: invalid `call` {}",
-      call);
+      "Joinable::notify_join_context: `call` is {}, expected 0 to {}",
+      call,
+      kCalls - 1);
   const heartbeat::Activity activity("Join");
   const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -
       joinables.begin();

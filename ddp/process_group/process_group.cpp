@@ -86,11 +86,12 @@ at::Tensor readable(const at::Tensor& tensor) {
 void check_readable(const char* operation, const at::Tensor& tensor) {
   DDP_CHECK_VALUE(
       tensor.is_contiguous() && detail::has_plain_memory(tensor),
-      "{}: the tensor is {}: pass its "
-      "contiguous().resolve_conj().resolve_neg()",
+      "{}: the tensor {}: pass "
+      "tensor.contiguous().resolve_conj().resolve_neg()",
       operation,
-      tensor.is_contiguous() ? "negated or conjugated lazily, or not dense"
-                             : "not contiguous");
+      tensor.is_contiguous()
+          ? "has the conjugate or negative bit set, or is not dense"
+          : "is not contiguous");
 }
 
 /// Runs `operation` on `tensor`, or on a copy that is written back.

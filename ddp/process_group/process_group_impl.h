@@ -39,7 +39,8 @@ struct ProcessGroupImpl {
   }
 
   /// Whether a thread with sequence number `trained` has trained without using
-  /// the group. Sums of numbers count as use unless a sampler shuffles.
+  /// the group. `ddp::sum` and `ddp::mean` count as use of the group, unless a
+  /// sampler of the group shuffles.
   bool is_unused_by(uint64_t trained) const {
     return trained > unused_since && (shuffles || !has_metrics);
   }
@@ -89,7 +90,7 @@ struct ProcessGroupImpl {
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
-  /// The number of further checkpoints that compare replicas. One checkpoint
+  /// The number of later checkpoints that will compare replicas. One checkpoint
   /// does not suffice, since it may be written before training.
   int replica_checks = 3;
   /// Whether a `Join` exists on this group; duplicates share this flag.

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxReasons = 3;
 
 constexpr const char* kBackwardRemedy =
-    ". Each rank must run a backward that reaches a parameter of the "
+    ". Each rank must run a backward pass that reaches a parameter of the "
     "Reducer, or call finish_backward()";
 constexpr const char* kCallRemedy =
     ". All ranks must make the same calls, such as save_checkpoint, in the "
@@ -31,7 +31,7 @@ constexpr const char* kBatchesRemedy =
 
 constexpr const char* kReducersRemedy =
     ". If a program has several Reducers, all ranks must run the backward "
-    "passes of all of them, equally often and in the same order";
+    "passes of all Reducers, equally often and in the same order";
 
 bool is_bucket(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;
@@ -46,7 +46,7 @@ std::string reducer_of(const std::string& call) {
   return call.substr(std::min(call.find(kOfReducer), call.size()));
 }
 
-/// The remedy if ranks are in these calls; "" is no call of ddp.
+/// The remedy if ranks are in these calls; "" is no call to ddp.
 std::string remedy(const std::vector<std::string>& calls) {
   std::vector<std::string> reducers, others;
   for (const auto& call : calls) {
@@ -92,7 +92,7 @@ std::string name_place(
   }
   text += one ? ", and is in " : ", and are in ";
   return text +
-      (where.call.empty()      ? "no call of ddp"
+      (where.call.empty()      ? "no call to ddp"
            : where.call == own ? "another one"
                                : where.call);
 }

@@ -17,7 +17,7 @@ std::string describe(const std::vector<Failure>& failures);
 std::string own_call();
 
 /// The name of the failed operation, preceded by the program's call or, in a
-/// backward, by this rank's activity.
+/// backward pass, by this rank's activity.
 std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
@@ -29,7 +29,7 @@ std::string reason_of_end(
     const ProcessGroupImpl& group,
     const std::string& error);
 
-/// The remedy if other ranks are not in a call of ddp.
+/// The remedy if other ranks are not in a call to ddp.
 std::string own_remedy();
 
 /// Returns text that lists the other ranks and the calls in which they wait,

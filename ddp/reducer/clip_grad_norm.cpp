@@ -40,7 +40,9 @@ void add_norms(
 /// A parameter without a gradient in the bucket ends a run.
 std::vector<at::Tensor> gradient_runs(const ReducerImpl& reducer) {
   DDP_CHECK(
-      !reducer.backward.is_open(), "clip_grad_norm: a backward is running");
+      !reducer.backward.is_open(),
+      "clip_grad_norm: a backward pass is running: call clip_grad_norm after "
+      "backward() has returned");
   detail::check_no_conflict(
       detail::Feature::kClipGradNorm,
       detail::Feature::kStepInBackward,
@@ -85,7 +87,9 @@ at::Tensor Reducer::clip_grad_norm(
     double norm_type,
     bool error_if_nonfinite) {
   DDP_CHECK_VALUE(
-      norm_type > 0, "clip_grad_norm: norm_type {} is not > 0", norm_type);
+      norm_type > 0,
+      "clip_grad_norm: norm_type is {}, expected a number > 0",
+      norm_type);
   const at::NoGradGuard no_grad;
   const auto runs = gradient_runs(impl());
   std::vector<at::Tensor> norms;
@@ -101,7 +105,8 @@ at::Tensor Reducer::clip_grad_norm(
   const auto total = at::linalg_vector_norm(at::cat(norms), norm_type);
   DDP_CHECK(
       !error_if_nonfinite || std::isfinite(total.item<double>()),
-      "clip_grad_norm: the norm of the gradients is {}",
+      "clip_grad_norm: the norm of the gradients is {}, expected a finite "
+      "number",
       total.item<double>());
   const auto factor = (max_norm / (total + 1e-6)).clamp_max(1.);
   if (factor.is_cpu() && factor.item<double>() == 1) {

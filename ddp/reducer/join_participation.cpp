@@ -37,8 +37,8 @@ void JoinParticipation::on_finalize(const detail::Reduction& reduction) {
   }
 }
 
-/// Also notifies without buffers if ranks throw early: the forward may itself
-/// communicate, as that of `SyncBatchNorm` does.
+/// Also notifies without buffers if ranks throw early: the forward pass may
+/// itself communicate, as that of `SyncBatchNorm` does.
 int64_t JoinParticipation::notify_forward(bool gives_buffers) {
   const bool tells =
       gives_buffers || (throws_early() && at::GradMode::is_enabled());

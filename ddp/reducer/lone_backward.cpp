@@ -34,7 +34,7 @@ void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
 void LoneBackward::open() {
   failed_ = true; // unless all of this succeeds
   for (auto& parameter : parameters_) {
-    parameter.arrivals = 0; // the last backward may have thrown
+    parameter.arrivals = 0; // the last pass may have thrown
   }
   observers_.begin(current_);
   observers_.tell(&ReductionObserver::on_backward);

@@ -28,7 +28,7 @@ struct RequireGradient : autograd::Function<RequireGradient> {
   }
 };
 
-/// Whether this backward accumulates the gradient of a reduced leaf.
+/// Whether this backward pass accumulates the gradient of a reduced leaf.
 bool accumulates(const std::function<bool(const at::Tensor&)>& is_reduced) {
   const auto* selection = autograd::get_current_graph_task_exec_info();
   return !selection || selection->empty() ||
@@ -75,7 +75,7 @@ void OutputAnchors::attach(
   }
   for (auto* tensor : replaceable_) {
     if (tensor->requires_grad()) {
-      if (tensor->is_leaf()) { // a leaf keeps its hooks after this forward
+      if (tensor->is_leaf()) { // a leaf keeps its hooks after this pass
         *tensor = at::alias(*tensor);
       }
       hook(*tensor);

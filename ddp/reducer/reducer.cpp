@@ -11,20 +11,20 @@
 
 // How it works (start at `on_gradient` in core/backward_reducer.cpp)
 //
-// LibTorch's autograd accumulates each parameter's gradient of a backward and
-// then calls a hook. The hook copies the gradient into its slice of a bucket,
-// scaled by 1/size, makes the slice the gradient, and counts it. (On a GPU, one
-// kernel copies a whole bucket when it is launched.) The hook that completes a
-// bucket launches its reduction, which runs concurrently with backward. Buckets
-// are launched in order, since the ranks' collectives must match. The first
-// hook of a backward queues a callback at its end: there the Reducer marks the
-// remaining parameters ready and waits for the buckets, whose slices then hold
-// the means.
+// In each backward pass, LibTorch's autograd accumulates each parameter's
+// gradient and then calls a hook. The hook copies the gradient into its slice
+// of a bucket, scaled by 1/size, makes the slice the gradient, and counts the
+// gradient. (On a GPU, one kernel copies a whole bucket when the bucket is
+// launched.) The hook that completes a bucket launches its reduction, which
+// runs concurrently with backward. Buckets are launched in order, since the
+// ranks' collectives must match. The first hook of a backward pass queues a
+// callback at the end of the pass: there the Reducer marks the remaining
+// parameters ready and waits for the buckets, whose slices then hold the means.
 //
-// In the first backward, neither the order of the gradients nor the number of
-// their arrivals is known. By default, it therefore has one bucket for each
-// dtype and device, launched at the end. From the second backward on, buckets
-// have the requested sizes, in rank 0's order.
+// In the first backward pass, neither the order of the gradients nor the number
+// of their arrivals is known. By default, this pass therefore has one bucket
+// for each dtype and device, launched at the end. From the second pass on,
+// buckets have the requested sizes, in rank 0's order.
 
 namespace ddp {
 namespace {
@@ -181,7 +181,7 @@ Reducer::NoSyncGuard Reducer::no_sync() {
   impl().synchronization.begin_no_sync();
   return {impl_.get(), [impl = impl_](void*) {
             impl->synchronization.end_no_sync();
-            // Also on a rank without a backward.
+            // Also on a rank without a backward pass.
             impl->backward.unfrozen().record();
           }};
 }

@@ -65,13 +65,13 @@ void ReducerImpl::report_reduced_nothing() {
   if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
         "ddp: a Reducer ended without reducing anything: was each backward "
-        "under no_sync()?");
+        "pass under no_sync()?");
   }
   if (backward.steps() == 0 && observers.module.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ended without reducing anything, and its module was "
-        "destroyed. Was the net replaced (`net = Net();`) after the Reducer "
-        "was constructed? Then the trained net was not averaged over ranks: "
+        "destroyed. If the net was replaced (`net = Net();`) after the Reducer "
+        "was constructed, the trained net's gradients were not averaged: "
         "construct the Reducer for the net that you train");
   }
 }

@@ -134,8 +134,8 @@ void ReducerImpl::claim_hook() {
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook {} already belongs to another Reducer, and would "
-      "mix their state: create one hook for each Reducer, or destroy the "
-      "other Reducer first",
+      "mix the states of both Reducers: create one hook for each Reducer, or "
+      "destroy the other Reducer first",
       hook.describe());
   hook.user_ = &listener();
 }
@@ -157,8 +157,8 @@ void ReducerImpl::attach() {
     }
     DDP_CHECK_VALUE(
         !other,
-        "the parameter {} already belongs to another Reducer: destroy that one "
-        "first, or pass the remaining parameters to this one",
+        "the parameter {} already belongs to another Reducer: destroy that "
+        "Reducer first, or pass the remaining parameters to this one",
         parameter.key);
     detail::add_gradient_hook(parameter.tensor, listener(), i);
     versions_at_start_ += parameter.tensor._version();

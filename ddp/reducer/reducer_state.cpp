@@ -8,7 +8,7 @@
 #include <algorithm>
 
 // The state with which another run has the same buckets from its first backward
-// on.
+// pass on.
 
 namespace ddp {
 
@@ -39,7 +39,7 @@ constexpr const char* kHook = "comm_hook"; // only if it has a state
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
 void check_form(bool good) {
-  DDP_CHECK_VALUE(good, "{}the state is not a Reducer's", kLoad);
+  DDP_CHECK_VALUE(good, "{}the state was not saved by a Reducer", kLoad);
 }
 
 template <typename Integers>
@@ -167,7 +167,11 @@ IValue ReducerImpl::state_dict() {
 
 void ReducerImpl::load_state_dict(const IValue& state) {
   backward.check_not_failed();
-  DDP_CHECK(!backward.is_open(), "{}a backward is running", kLoad);
+  DDP_CHECK(
+      !backward.is_open(),
+      "{}a backward pass is running: load the state after backward() has "
+      "returned",
+      kLoad);
   std::vector<std::string> own;
   for (const auto& parameter : parameters) {
     own.push_back(describe(parameter.key, parameter.sizes));
@@ -212,7 +216,7 @@ void ReducerImpl::lay_out(const LayoutState& state) {
     }
     return;
   }
-  backward.unfrozen().release(); // the next backward adopts the rest
+  backward.unfrozen().release(); // the next pass adopts the rest
   for (auto order : state.orders) {
     const bool first = buckets.orders().empty();
     backward.unfrozen().take(order);

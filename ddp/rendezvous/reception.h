@@ -42,8 +42,8 @@ class Reception {
   /// participate has the rank `size`.
   bool comes(int64_t r);
 
-  /// Sends the attempt's name to further processes that claim the rank of an
-  /// arrived process, which then detect the duplicate in the room.
+  /// Sends the attempt's name to later processes that claim the rank of an
+  /// arrived process; these processes then detect the duplicate in the room.
   void answer_others();
 
   /// The number of expected ranks that have arrived.

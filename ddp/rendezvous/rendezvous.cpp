@@ -57,7 +57,8 @@ class RendezvousAttempt {
       await_rank_0_.emplace(
           wait_notice,
           who_,
-          "init_process_group: rank 0 has not reached " + where_);
+          "init_process_group: rank 0 has not joined the rendezvous at " +
+              where_);
     }
     lobby_ = detail::connect_to_store(environment, address, timeout);
   }
@@ -179,7 +180,7 @@ class RendezvousAttempt {
         wait_notice_,
         who_,
         detail::format(
-            "init_process_group: {}{} not reached {}",
+            "init_process_group: {}{} not joined the rendezvous at {}",
             detail::name_ranks(missing),
             missing.size() == 1 ? " has" : " have",
             where_));

@@ -66,7 +66,7 @@ void flush_output() {
   std::fflush(stderr);
 }
 
-/// From now on, the parent process gets reports of this process's failures.
+/// After this call, the parent process gets reports of this process's failures.
 void report_to_parent(int descriptor) {
   unsetenv(kVariable); // not for programs that this one starts
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
@@ -193,9 +193,10 @@ void spawn(
   DDP_CHECK_VALUE(worker, "spawn: the worker function is empty");
   DDP_CHECK(
       !under_way.exchange(true),
-      "spawn was called while another call is running, by a worker function or "
-      "on another thread: workers cannot start workers; choose a larger number "
-      "of processes instead");
+      "spawn was called while another call to spawn was running. If a worker "
+      "function called it: workers cannot start workers, so pass a larger "
+      "number of processes to the first call. If another thread called it: "
+      "wait until the first call has returned");
   const auto ended = c10::make_scope_exit([] { under_way = false; });
   const auto call = ++calls;
   const auto assigned = assignment();

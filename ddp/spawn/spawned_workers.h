@@ -36,12 +36,12 @@ class PassedSignals {
 };
 
 /// Returns an empty anonymous file for a worker's report. The worker writes a
-/// newline when it reaches its call of `spawn`, and then the contents for
-/// `read_error_file`. If the worker cannot be executed, the file contains
-/// errno. Throws `std::system_error`.
+/// newline when it reaches its call to `spawn` and, if it fails, the contents
+/// that `read_error_file` expects. If the worker cannot be executed, the file
+/// contains errno. Throws `std::system_error`.
 FileDescriptor make_report_file();
 
-/// The processes of one call of `spawn`.
+/// The processes of one call to `spawn`.
 class SpawnedWorkers {
  public:
   SpawnedWorkers(int count, std::chrono::milliseconds grace)

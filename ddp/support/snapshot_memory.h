@@ -11,7 +11,7 @@ namespace ddp::detail {
 /// more than the copy, since the system must find and clear pages.
 class SnapshotMemory {
  public:
-  /// From now on, copies may reuse the memory of earlier copies.
+  /// After this call, copies may reuse the memory of earlier copies.
   void begin() {
     next_ = 0;
   }

@@ -54,8 +54,8 @@ void check_devices(
     DDP_THROW(
         ValueError,
         "rank {}: argument {} of forward (its tensor {}) is on {}, but the "
-        "parameter {} and all others are on {}: move the argument, or the "
-        "module before it is wrapped",
+        "parameter {} and all others are on {}: move the argument, or "
+        "move the module before you wrap it",
         rank,
         stray.argument,
         stray.tensor,

@@ -102,18 +102,18 @@ at::Tensor make_ready(
     return at::Tensor();
   };
   if (!tensor.defined()) {
-    return reject("is an undefined tensor: pass one of shape [n, ...]");
+    return reject("is an undefined tensor: pass a tensor of shape [n, ...]");
   }
   if (tensor.layout() != at::kStrided) {
-    return reject("is ", tensor.layout(), ": pass its to_dense()");
+    return reject("is ", tensor.layout(), ": call to_dense() on it");
   }
   if (tensor.is_quantized()) {
-    return reject("is quantized: pass its int_repr() or dequantize()");
+    return reject("is quantized: call int_repr() or dequantize() on it");
   }
   if (tensor.dim() == 0) {
     return reject(
-        "has shape [], but dimension 0 must count the rows: pass one of shape "
-        "[n, ...], or a single row as its unsqueeze(0)");
+        "has shape [], but dimension 0 must count the rows: pass a tensor of "
+        "shape [n, ...]; for a single row, call unsqueeze(0) on it");
   }
   try {
     const auto ready =

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-/// Points around four centres; the last column is the centre's number.
+/// Points around four centers; the last column is the center's number.
 torch::Tensor make_points(int64_t count) {
   const auto centres = torch::randn({4, 16});
   const auto labels = torch::arange(count).remainder(4);

@@ -102,7 +102,7 @@ std::vector<RankAffinity> find_affinities(
     refuse(
         "rank " + std::to_string(nodes.size()) + " has no GPU (" +
         std::to_string(nodes.size()) + " visible, " + std::to_string(ranks) +
-        " ranks); if ranks use no GPU, hide all: "
+        " ranks); if ranks use no GPU, hide all GPUs: "
         "CUDA_VISIBLE_DEVICES= (empty)");
   }
   if (nodes.empty()) {

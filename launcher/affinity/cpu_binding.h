@@ -32,12 +32,12 @@ cpu_set_t allowed_cpus();
 
 /// A place for each of `ranks` ranks within the CPUs `allowed`, from the
 /// topology that Linux reports under `root`. Rank r's GPU is entry r of
-/// `devices` (in the form of CUDA_VISIBLE_DEVICES) or, if unset, GPU r in the
-/// order of PCI addresses. If no GPU is visible, ranks are spread evenly over
-/// the NUMA nodes. kShare and kExclusive divide whole cores. If there are more
-/// ranks than cores, kShare divides hardware threads; if there are more ranks
-/// than hardware threads, ranks share them. Throws LaunchError (exit code 2) if
-/// the binding is not possible.
+/// `devices` (in the form of CUDA_VISIBLE_DEVICES) or, if `devices` is unset,
+/// GPU r in the order of PCI addresses. If no GPU is visible, ranks are spread
+/// evenly over the NUMA nodes. kShare and kExclusive divide whole cores. If
+/// there are more ranks than cores, kShare divides hardware threads; if there
+/// are more ranks than hardware threads, ranks share them. Throws LaunchError
+/// (exit code 2) if the binding is not possible.
 std::vector<RankPlace> rank_places(
     Binding binding,
     int ranks,

@@ -131,7 +131,7 @@ class Agent {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   ProgressWatch progress_;
-  bool told_waits_ = false; // reported ranks that wait for one that left
+  bool told_waits_ = false; // reported ranks that wait for a rank that left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // details of the reason to stop
   int exec_error_ = 0;

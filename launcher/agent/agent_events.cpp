@@ -24,7 +24,8 @@ constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 // For a file that exists and has execute permission.
 std::string describe_exec_error(int error) {
   if (error == ENOENT) {
-    return "the interpreter in its #! line does not exist";
+    return "its interpreter does not exist (the #! line of a script, or the "
+           "dynamic loader of a binary)";
   }
   return std::strerror(error) +
       std::string(error == ENOEXEC ? "; a script starts with a #! line" : "");

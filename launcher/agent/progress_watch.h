@@ -24,8 +24,8 @@ class ProgressWatch {
   void see(const std::vector<std::optional<Beat>>& beats, Time now);
 
   /// Whether no rank that has joined has made progress for `timeout`. In
-  /// collectives, all ranks may wait for one, so the job does not hang while
-  /// one rank makes progress.
+  /// collectives, all ranks may wait for one rank, so the job does not hang
+  /// while one rank makes progress.
   bool hangs(Duration timeout, Time now) const;
 
   /// The indices of the ranks that have been in a call without a beat for

@@ -134,7 +134,8 @@ EtcdClient::Answer EtcdClient::perform(
   }
   if (code == CURLE_OPERATION_TIMEDOUT) {
     answer.text =
-        "it does not answer; if its members have no quorum, start more of them";
+        "it does not answer; if the etcd cluster has lost quorum, start the "
+        "members that are down";
   } else if (!answer.is_complete) {
     answer.text = *reason != '\0' ? reason : curl_easy_strerror(code);
   }
@@ -187,7 +188,8 @@ void EtcdClient::check_member() {
   }
   const auto health = ask("/health", "");
   if (health.is_complete && health.status == kUnavailable) {
-    throw std::runtime_error("its members have no quorum: start more of them");
+    throw std::runtime_error(
+        "the etcd cluster has lost quorum: start the members that are down");
   }
   if (!access_.user.empty()) {
     authenticate();

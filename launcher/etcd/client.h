@@ -12,7 +12,7 @@
 
 namespace ddp {
 
-/// Calls of etcd's v3 API, as JSON over HTTP (etcd's gateway). Not thread-safe.
+/// Calls to etcd's v3 API, as JSON over HTTP (etcd's gateway). Not thread-safe.
 class EtcdClient {
  public:
   using Json = nlohmann::json;
@@ -65,7 +65,7 @@ class EtcdClient {
   // The time limit for one member's answer, which leaves time for other
   // members.
   const std::chrono::milliseconds call_time_;
-  size_t member_ = 0; // the current one
+  size_t member_ = 0; // the current member
   std::string token_;
   void* handle_; // curl's handle
 };

@@ -55,7 +55,7 @@ class OutputMultiplexer {
   /// pseudo-terminal. May be called at any time.
   void add(FileDescriptor pipe, const RankStream& rank);
 
-  /// Writes a message of ddprun to its standard error (with a newline added),
+  /// Writes a message from ddprun to its standard error (with a newline added),
   /// after all output that ranks have written so far, unless this output must
   /// wait.
   void message(std::string_view text);

@@ -50,7 +50,7 @@ class LinePrefix {
       const JobEnvironment& job,
       const RankStream& rank);
 
-  /// The prefix at this time.
+  /// The prefix for a line written at time `now`.
   std::string text(std::time_t now) const;
 
  private:

@@ -14,7 +14,7 @@ constexpr const char* kEraseLine = "\r\x1b[K";
 // The terminal cuts text that is longer than its line.
 constexpr const char* kWithoutWrap = "\x1b[?7l";
 constexpr const char* kWithWrap = "\x1b[0m\x1b[?7h";
-// Terminals do not always report that they accept text again.
+// Terminals do not always report when they accept text again.
 constexpr std::chrono::milliseconds kRetryTime(500);
 
 // Characters that move the cursor would leave parts of the line behind.

@@ -41,7 +41,7 @@ class Screen {
       std::string_view text,
       bool ends_line);
 
-  /// Adds lines of ddprun, which are not dropped, to standard error.
+  /// Adds lines from ddprun, which are not dropped, to standard error.
   void message(std::string_view text);
 
   /// Sets the text of the line below all others, which is cut to the width of

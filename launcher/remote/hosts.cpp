@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-// The number of ranks in a text, from `start` on.
+// The number of ranks in the value's text, from `start` on.
 int ranks_of_host(const OptionValue& value, size_t start) {
   const auto ranks = whole_number(value.text.substr(start));
   if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks) {

@@ -205,7 +205,7 @@ void RemoteLauncher::say_who_is_missing() {
     }
   }
   if (!names.empty()) {
-    say("the remote shell has not started ddprun yet on " + names);
+    say("the remote shell has not yet started ddprun on " + names);
   }
 }
 

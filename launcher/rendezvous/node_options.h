@@ -64,7 +64,7 @@ struct NodeOptions {
   /// The number of responding nodes that a node watches; the first node watches
   /// all.
   int most_watched = 32;
-  /// The time that a job with enough nodes waits for more.
+  /// The time that a job with enough nodes waits for more nodes.
   std::chrono::milliseconds last_call{3000};
   /// The time that a job waits for enough nodes.
   std::chrono::milliseconds join_timeout{600000};

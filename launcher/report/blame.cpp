@@ -103,7 +103,7 @@ std::string describe(const Side& side, bool waited) {
     return ranks + (waited ? " waited" : was) + " in " + side.place.call;
   }
   const std::string& after = side.place.after;
-  return ranks + was + " in no call of ddp" +
+  return ranks + was + " in no call to ddp" +
       (after.empty() ? "" : " (" + after + ")");
 }
 

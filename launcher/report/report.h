@@ -14,7 +14,7 @@
 namespace ddp {
 
 /// The result of a job, for users and programs. After several attempts, the
-/// report describes the last one.
+/// report describes the last attempt.
 struct JobReport {
   std::string run_id;
   /// The program's command line, with secrets replaced (see redaction.h).
@@ -22,7 +22,7 @@ struct JobReport {
   int exit_code = 0;
   StopReason reason = StopReason::kNone;
   int signal = 0; // with kSignal
-  /// Further information, such as why the program was not executed.
+  /// Additional information, such as why the program was not executed.
   std::string detail;
   int restarts = 0;
   int max_restarts = 0;
@@ -60,12 +60,12 @@ std::string report_text(const JobReport& report);
 /// is "exited", "killed", "stopped by ddprun" or "running".
 std::string report_json(const JobReport& report);
 
-/// Writes `report_json` to `report.file` (mode 0600). Readers see the old file
-/// or the complete new one. Does nothing without a file name. Returns an
+/// Writes `report_json` to `report.file` (mode 0600). Readers get the old file
+/// or the complete new file. Does nothing without a file name. Returns an
 /// error's text; empty on success.
 std::string write_report(const JobReport& report);
 
-/// Checks that a report can be written to `path` and removes an older one.
+/// Checks that a report can be written to `path` and removes an older report.
 /// Throws LaunchError (exit code 2).
 void prepare_report(const std::string& path);
 

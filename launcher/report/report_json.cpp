@@ -22,7 +22,8 @@ namespace {
 // The time limit for a reader that stalls.
 constexpr int kWriteMilliseconds = 5000;
 
-// Whether a new file may replace it. Links, pipes and devices are not replaced.
+// Whether a new file may replace the file. Links, pipes and devices are not
+// replaced.
 bool is_replaceable(const std::string& path) {
   struct stat file {};
   return lstat(path.c_str(), &file) == 0 ? S_ISREG(file.st_mode)

@@ -96,14 +96,14 @@ TEST_CASE("a rank in another call than most is blamed", "[unit]") {
       "rank 1 was in barrier while ranks 0,2 waited in save(\"net.pt\")");
   CHECK(
       headline(ends(in("after step 7", stopped(1)))) ==
-      "rank 1 was in no call of ddp (after step 7) while ranks 0,2 waited in "
+      "rank 1 was in no call to ddp (after step 7) while ranks 0,2 waited in "
       "save(\"net.pt\")");
   CHECK(
       headline(
           {in("after step 7", stopped(0)),
            victim(1, "save", 1),
            in("after step 8", stopped(2))}) ==
-      "rank 1 was in save while ranks 0,2 were in no call of ddp");
+      "rank 1 was in save while ranks 0,2 were in no call to ddp");
   CHECK(
       headline(
           {victim(0, "a", 1),

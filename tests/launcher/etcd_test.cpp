@@ -196,7 +196,9 @@ TEST_CASE("an etcd without a quorum is waited for") {
   Etcd etcd(3);
   etcd.end(1);
   etcd.end(2);
-  CHECK(fails_with(etcd, "--join-timeout=8", "start more of them") == 75);
+  CHECK(
+      fails_with(etcd, "--join-timeout=8", "start the members that are down") ==
+      75);
 }
 
 TEST_CASE("what is no etcd is told at once") {

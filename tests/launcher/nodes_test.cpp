@@ -216,14 +216,14 @@ TEST_CASE("the job's secret is a file's or a variable's", "[unit]") {
   CHECK(two_nodes().token.empty());
   for (const perms others : {perms::group_read, perms::others_write}) {
     allow(perms::owner_read | others);
-    check_refused(kTwo + " " + option + " x", "other users can read it");
+    check_refused(kTwo + " " + option + " x", "other users can access it");
   }
   allow(perms::owner_read);
   constexpr uid_t other = 65534;
   if (chown(path.c_str(), other, static_cast<gid_t>(-1)) == 0) { // as root
     check_refused(
         kTwo + " " + option + " x",
-        "other users can read it: it belongs to user 65534");
+        "other users can access it: it belongs to user 65534");
   }
   write_text(folder / "empty", " \nsecret\n");
   std::filesystem::permissions(folder / "empty", perms::owner_read);

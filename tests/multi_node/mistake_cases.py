@@ -20,7 +20,7 @@ def mistakes(program):
         nodes.start(1, "--node-rank=1")
         nodes.wait_for_ranks(2, (0, 1))
         for options, said in (
-                ([], r"has all its nodes \(n0, n1\) and accepts no other"),
+                ([], r"has all its nodes \(n0, n1\) and accepts no other node"),
                 (["--nnodes=3"], "--nnodes differs on node n[01]: "
                  "3 here, 2 there"),
                 (["--max-restarts=1"], "--max-restarts differs on node"),

@@ -190,7 +190,7 @@ def closed_gloo(program):
     hosts.drop(0, "40000-40999")
     closed_ports(hosts, program, [
         r"connecting over gloo failed.*timed out after 3 s; the host of "
-        r"rank \d of 3 at 10\.9\.0\.\d does not answer at port \d+"], 12)
+        r"rank \d of 3 at 10\.9\.0\.\d does not answer on port \d+"], 12)
 
 
 def own_name(program):

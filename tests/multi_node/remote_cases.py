@@ -71,7 +71,7 @@ def hosts_by_remote_shell(program):
                           f"of the ranks, {stopped} were asked to stop")
     with by_remote_shell(program, hosts, "--hosts=n1:1",
                          shell="tail -f /dev/null") as nodes:
-        nodes.wait(lambda: "has not started ddprun yet on n1"
+        nodes.wait(lambda: "has not yet started ddprun on n1"
                    in nodes.at[0].text(), "the wait is not told of", 20)
         nodes.send(0, signal.SIGINT)
         nodes.finish([0], 130, 10)

@@ -15,8 +15,8 @@ namespace ddp::detail {
 /// the cache; null for none.
 using SeeBytes = std::function<void(const void* data, size_t bytes)>;
 
-/// A known number of bytes that are read by position. Reading outside of the
-/// range throws `c10::Error`.
+/// A known number of bytes that are read by position. Reading outside the range
+/// throws `c10::Error`.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;

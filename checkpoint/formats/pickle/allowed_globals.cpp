@@ -91,7 +91,7 @@ void check_hooks(const PickleValue& value) {
       kind_of(value));
 }
 
-// The metadata mark tensors as lazily conjugated or negated.
+// The metadata mark tensors whose conjugate or negative bit is set.
 void set_metadata(at::Tensor& tensor, const PickleValue& value) {
   if (std::holds_alternative<std::monostate>(value)) {
     return;
@@ -241,7 +241,7 @@ PickleValue AllowedGlobals::new_object(
 
 PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
   const auto& values =
-      expect<PickleTuple>(id, "a tuple as persistent id").items;
+      expect<PickleTuple>(id, "a tuple as a persistent id").items;
   DDP_CHECK(
       values.size() == 5,
       "a persistent id has {} values, expected 5",
@@ -282,7 +282,7 @@ const at::Storage& AllowedGlobals::storage_of(
   }
   DDP_CHECK(
       bytes <= found->second.nbytes(),
-      "storage '{}' has {} bytes, expected {}",
+      "storage '{}' has {} bytes, expected at least {}",
       key,
       found->second.nbytes(),
       bytes);
@@ -300,7 +300,8 @@ PickleValue AllowedGlobals::make_dict(const Values& arguments) {
       const auto& pair = list != nullptr
           ? list->items
           : expect<PickleTuple>(item, "a pair").items;
-      DDP_CHECK(pair.size() == 2, "a pair has {} values", pair.size());
+      DDP_CHECK(
+          pair.size() == 2, "a pair has {} values, expected 2", pair.size());
       arena_.charge(2 * sizeof(PickleValue));
       dict.items.insert(dict.items.end(), pair.begin(), pair.end());
     }
@@ -319,7 +320,8 @@ PickleValue AllowedGlobals::make_counter(const Values& arguments) {
 }
 
 // (storage, offset, size, stride, requires_grad, hooks, dtype, metadata): the
-// first version has four of them, and only the third has a dtype.
+// first version has four of these arguments, and only the third version has a
+// dtype.
 PickleValue AllowedGlobals::make_tensor(
     const PickleGlobal& function,
     const Values& arguments) {

@@ -15,7 +15,8 @@ using LoadStorage = std::function<at::Storage(const std::string& key)>;
 class AllowedGlobals {
  public:
   /// `load` is called once for each key. Unless `strict`, names that are not on
-  /// the list become unknown objects, and calls of them have no effect.
+  /// the list become unknown objects, and calls to these objects have no
+  /// effect.
   AllowedGlobals(PickleArena& arena, LoadStorage load, bool strict);
 
   /// The value of a name.

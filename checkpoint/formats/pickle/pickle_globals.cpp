@@ -68,7 +68,8 @@ Globals make_globals() {
   add(kArchive, PickleMeaning::kArchive);
   add("torch.Tensor", PickleMeaning::kTensorType);
   add("torch.nn.parameter.Parameter", PickleMeaning::kTensorType);
-  // Their modules and names differ between versions of Python's torch.
+  // The modules and names of these functions differ between versions of
+  // Python's torch.
   for (const std::string name :
        {"torch.storage.UntypedStorage",
         "torch.storage._UntypedStorage",

@@ -31,9 +31,9 @@ constexpr std::pair<Op, const char*> kRejected[] = {
     {Op::NEWOBJ_EX, "an object of a class"},
     {Op::INST, "an object of a class"},
     {Op::OBJ, "an object of a class"},
-    {Op::EXT1, "an object of copyreg's extension registry"},
-    {Op::EXT2, "an object of copyreg's extension registry"},
-    {Op::EXT4, "an object of copyreg's extension registry"},
+    {Op::EXT1, "an object from copyreg's extension registry"},
+    {Op::EXT2, "an object from copyreg's extension registry"},
+    {Op::EXT4, "an object from copyreg's extension registry"},
     {Op::PERSID, "a persistent id that is text"}};
 
 /// Runs the opcodes of a pickle.
@@ -229,9 +229,12 @@ class Unpickler {
     if (dict->archive) {
       const auto* attributes = content_of<PickleDict>(state);
       DDP_CHECK(
-          attributes != nullptr && attributes != dict,
-          "the attributes of an archive are {}",
+          attributes != nullptr,
+          "expected the attributes of an archive as a dict, found {}",
           kind_of(state));
+      DDP_CHECK(
+          attributes != dict,
+          "the attributes of an archive are the archive itself");
       set_items(attributes->items);
     }
   }
@@ -263,7 +266,7 @@ struct Unpickler::Handlers {
       {Op::BINFLOAT, [](M& m) { m.push(m.bytes_.take_double()); }},
       {Op::SHORT_BINSTRING, [](M& m) { m.push_text(m.take<uint8_t>()); }},
       {Op::SHORT_BINUNICODE, [](M& m) { m.push_text(m.take<uint8_t>()); }},
-      // Its count is signed; a negative count becomes too large.
+      // The count of this opcode is signed; a negative count becomes too large.
       {Op::BINSTRING, [](M& m) { m.push_text(m.take<uint32_t>()); }},
       {Op::BINUNICODE, [](M& m) { m.push_text(m.take<uint32_t>()); }},
       {Op::BINUNICODE8, [](M& m) { m.push_text(m.take<uint64_t>()); }},
@@ -319,7 +322,7 @@ c10::IValue read_pickle(
     uint64_t budget,
     const LoadStorage& load,
     bool strict) {
-  std::exception_ptr not_loaded; // an error outside of the pickle
+  std::exception_ptr not_loaded; // an error outside the pickle
   const auto load_or_keep = [&](const std::string& key) {
     try {
       return load(key);

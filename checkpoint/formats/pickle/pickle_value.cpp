@@ -9,7 +9,7 @@ namespace ddp::detail {
 void PickleArena::charge(uint64_t bytes) {
   DDP_CHECK(
       bytes <= left_,
-      "its values need far more memory than the size of the file");
+      "the values need far more memory than the file's size justifies");
   left_ -= bytes;
 }
 

@@ -217,7 +217,7 @@ class PickleWriter {
   void write_text(const std::string& text) {
     DDP_CHECK_VALUE(
         text.size() <= std::numeric_limits<uint32_t>::max(),
-        "it has a string of {} bytes, but the format allows 2^32 - 1",
+        "it has a string of {} bytes, but the format allows at most 2^32 - 1",
         text.size());
     put(Op::BINUNICODE);
     put_number(static_cast<uint32_t>(text.size()));

@@ -58,7 +58,8 @@ struct Directory {
   uint64_t entries = 0;
 };
 
-// The position of the end record: the last one whose comment reaches the end.
+// The position of the end record: the last end record whose comment reaches the
+// end of the file.
 uint64_t find_end(const ByteSource& source) {
   const auto size = source.size();
   const auto tail_size = std::min(size, zip::kEndSize + zip::kMaxComment);
@@ -79,7 +80,7 @@ uint64_t find_end(const ByteSource& source) {
       "{}its {} bytes do not end with a zip file's directory{}",
       zip_start || size < zip::kEndSize ? "truncated: " : "not a zip file: ",
       size,
-      zip_start ? "; restore it from a copy" : "");
+      zip_start ? "; restore the file from a copy" : "");
 }
 
 // The 64-bit end record, which precedes its locator at `locator`.
@@ -219,7 +220,7 @@ void check_crc(const ZipRecord& record, uint32_t crc) {
   DDP_CHECK(
       crc == record.crc,
       "corrupt: the content of record '{}' has the CRC-32 {}, but the "
-      "directory says {}; restore it from a copy",
+      "directory says {}; restore the file from a copy",
       record.name,
       crc,
       record.crc);

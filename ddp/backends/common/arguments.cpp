@@ -44,15 +44,16 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
       "{} expects dense tensors without gaps; got a tensor of layout {}, sizes "
-      "{}{}; pass its contiguous()",
+      "{}{}() on it first",
       over(name),
       tensor.layout(),
       tensor.sizes(),
-      strided ? c10::str(" and strides ", tensor.strides()) : "");
+      strided ? c10::str(" and strides ", tensor.strides(), "; call contiguous")
+              : "; call to_dense");
   DDP_CHECK_VALUE(
       detail::has_plain_memory(tensor),
-      "{} got a tensor that is negated or conjugated lazily: pass its "
-      "resolve_conj().resolve_neg()",
+      "{} got a tensor with the conjugate or negative bit set: pass "
+      "tensor.resolve_conj().resolve_neg()",
       over(name));
 }
 
@@ -62,7 +63,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
   DDP_CHECK_VALUE(
       tensor.is_contiguous(),
       "{} expects contiguous tensors; got a tensor of sizes {} and strides {}; "
-      "pass its contiguous()",
+      "call contiguous() on it first",
       over(name),
       tensor.sizes(),
       tensor.strides());

@@ -97,8 +97,8 @@ class CollectiveBackend : public c10d::Backend {
     std::vector<Exchange> exchanges;
     /// The outputs, as the caller passed them.
     Tensors outputs{};
-    /// Returns further exchanges when the first exchanges are complete. `next`
-    /// and `finish` must hold the tensors of these exchanges.
+    /// Returns additional exchanges once the first exchanges are complete.
+    /// `next` and `finish` must hold the tensors of these exchanges.
     std::function<std::vector<Exchange>()> next{};
     /// The work after the last exchange.
     std::function<void()> finish{};

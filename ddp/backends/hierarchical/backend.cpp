@@ -23,7 +23,7 @@ Backend::~Backend() {
   queue_->stop();
   if (!queue_->first_error().empty()) {
     // An aborted operation may still run in gloo, whose destructor waits for
-    // it. The queue also holds the steps.
+    // the operation. The queue also holds the steps.
     try {
       detail::run_detached(
           [queue = std::move(queue_), steps = std::move(steps_)]() mutable {

@@ -86,7 +86,7 @@ at::Tensor Backend::row(
   DDP_CHECK_VALUE(
       tensor.numel() == numel,
       "{} over hierarchical: the tensor of rank {} has {} elements, but its "
-      "entry of the list has {}",
+      "entry in the list has {}",
       name,
       rank_,
       tensor.numel(),

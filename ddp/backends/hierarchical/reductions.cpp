@@ -8,7 +8,8 @@
 namespace ddp::backends::hierarchical {
 namespace {
 
-// While one chunk is reduced between hosts, the next is reduced within them.
+// While one chunk is reduced between hosts, the next chunk is reduced within
+// hosts.
 constexpr int64_t kChunkBytes = int64_t(2) << 20;
 
 /// Throws `c10::ValueError` on all ranks if the dtype has no such operation: on

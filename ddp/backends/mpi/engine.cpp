@@ -23,7 +23,7 @@ constexpr std::chrono::microseconds kAtOnce{0};
 } // namespace
 
 Engine& Engine::get() {
-  // Never destroyed: its thread and communicators may outlive main().
+  // Never destroyed: the engine's thread and communicators may outlive main().
   static auto* engine = new Engine;
   return *engine;
 }
@@ -197,7 +197,8 @@ bool Engine::start_waiting() {
     incoming_.clear();
   }
   const auto before = waiting_.size();
-  // An operation that cannot start yet, or only in part, blocks later ones.
+  // An operation that cannot start yet, or only in part, blocks later
+  // operations.
   std::vector<const Channel*> held_up;
   for (auto place = waiting_.begin(); place != waiting_.end();) {
     const auto* channel = (*place)->channel_.get();

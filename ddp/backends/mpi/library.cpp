@@ -45,7 +45,8 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
 
 /// Waits for all ranks with a timeout, which MPI's calls do not have.
 void barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
-  // A late rank passes the first barrier even if the others have timed out.
+  // A late rank passes the first barrier even if the other ranks have timed
+  // out.
   pass_barrier(comm, timeout, call);
   pass_barrier(comm, timeout, call);
 }

@@ -71,8 +71,8 @@ void Requests::receive(
 }
 
 bool Requests::test() {
-  // Tests the requests one by one: errors of MPI_Testall may call the program's
-  // handler of MPI_COMM_WORLD, which ends the program by default.
+  // Tests the requests individually: errors of MPI_Testall may call the
+  // program's handler of MPI_COMM_WORLD, which ends the program by default.
   for (; tested_ < pending_.size(); ++tested_) {
     auto& [request, expected] = pending_[tested_];
     int done = 0;

@@ -19,11 +19,11 @@ std::string mpi_error_text(int code) {
   return std::string(text.data(), static_cast<size_t>(length));
 }
 
-/// Runs at the end of a process in which this library initialised MPI.
+/// Runs at the end of a process in which this library initialized MPI.
 void finalize(int status, void* /*unused*/) {
   // MPI_Finalize would wait for running operations, maybe forever, and for the
-  // other ranks, which may wait for a failed rank. Without it, mpirun ends the
-  // job.
+  // other ranks, which may wait for a failed rank. Without MPI_Finalize, mpirun
+  // ends the job.
   if (status == 0 && Engine::get().stop() && mpi_running()) {
     MPI_Finalize();
   }
@@ -98,7 +98,7 @@ void check_thread() {
     DDP_THROW(
         DistBackendError,
         "the program initialized MPI for calls from its main thread only, but "
-        "this call is on another thread, such as that of a GPU's backward: use "
+        "this call is on another thread, such as a GPU's backward thread: use "
         "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
   }
 }

@@ -26,8 +26,8 @@ using Collectives = std::vector<std::unique_ptr<Collective>>;
 /// A sequence of collectives that form one operation.
 class Chain final : public Collective {
  public:
-  /// `next`, which may be empty, returns further collectives when `parts` are
-  /// complete.
+  /// `next`, which may be empty, returns additional collectives once `parts`
+  /// are complete.
   explicit Chain(Collectives parts, std::function<Collectives()> next = {})
       : parts_(std::move(parts)), next_(std::move(next)) {}
 

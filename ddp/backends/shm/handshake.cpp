@@ -16,7 +16,8 @@ namespace {
 using Clock = UnixSocket::Clock;
 
 constexpr auto kSocketKey = "socket";
-// A process that connects and sends nothing delays the others by this time.
+// A process that connects and sends nothing delays the other ranks by this
+// time.
 constexpr std::chrono::seconds kGreetingTime(5);
 
 Message introduce(const Memory& own, const std::string& password, int rank) {

@@ -9,7 +9,7 @@
 namespace ddp::backends::shm {
 namespace {
 
-/// Ends when all ranks have begun it.
+/// Ends when all ranks have begun the barrier.
 class Barrier final : public Collective {
  public:
   explicit Barrier(Context& context) : context_(context) {}

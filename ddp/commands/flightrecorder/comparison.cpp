@@ -10,7 +10,7 @@ namespace ddp::command {
 namespace {
 
 // Ranks write their records at different times: a collective that began less
-// than this before a record may not be stuck.
+// than this time before a record may not be stuck.
 constexpr int64_t kLongNs = 1000000000;
 
 /// A rank's collectives in one group, by sequence number.
@@ -74,8 +74,7 @@ bool is_stuck(const Member& member, int64_t sequence) {
         member.record->time_ns - call->began_ns >= kLongNs));
 }
 
-/// Writes the first collective that the ranks called differently, if there is
-/// one.
+/// Writes the first collective that the ranks called differently, if any.
 bool differ(const Members& members, std::ostream& out) {
   std::map<int64_t, std::map<std::string, std::vector<const Member*>>> sides;
   for (const auto& member : members) {
@@ -107,8 +106,8 @@ std::string waiting_text(const Member& member, int64_t sequence) {
       describe_time(time) + " before the record";
 }
 
-/// The ranks of a group of `size` without a record of it. Records do not tell
-/// which ranks of the job a smaller group has.
+/// The ranks of a group of `size` that have no record of the group. Records do
+/// not tell which ranks of the job a smaller group has.
 std::string silent_ranks(const Members& members, int64_t size, int64_t world) {
   std::vector<int> ranks;
   for (int64_t rank = 0; rank < size; ++rank) {
@@ -147,8 +146,8 @@ int64_t missed_by_some(const Members& members, bool some_silent) {
   return 0;
 }
 
-/// Writes the ranks that have not reached a collective in which others are
-/// stuck; returns whether there are any.
+/// Writes the ranks that have not reached a collective in which other ranks are
+/// stuck; returns whether any such rank exists.
 bool lag(const Members& members, std::ostream& out) {
   const auto& any = *members.front().calls.begin()->second;
   const auto silent =

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Adds a reduction to the first track in which no other one is running.
+/// Adds a reduction to the first track in which no other reduction is running.
 void add_reduction(std::vector<Track>& tracks, const Span& span) {
   const auto free =
       std::find_if(tracks.begin(), tracks.end(), [&](const Track& track) {

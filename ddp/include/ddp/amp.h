@@ -95,8 +95,8 @@ class DDP_API GradScaler {
   c10::IValue state_dict() const;
 
   /// Loads the result of `state_dict` here or in Python. Has no effect if not
-  /// enabled. Throws `c10::Error` for a state that is empty or not a scaler's;
-  /// the scaler is then unchanged.
+  /// enabled. Throws `c10::Error` for a state that is empty or was not saved by
+  /// a scaler; the scaler is then unchanged.
   void load_state_dict(const c10::IValue& state);
 
  private:

@@ -76,7 +76,7 @@ class DDP_API MembershipChanged : public std::exception {
   const char* what() const noexcept override; ///< The message.
 };
 
-/// One call of the function that `elastic` runs.
+/// One call to the function that `elastic` runs.
 class DDP_API ElasticRun {
  public:
   ElasticRun(const ElasticRun&) = delete;
@@ -84,11 +84,11 @@ class DDP_API ElasticRun {
 
   const ProcessGroup& group() const; ///< The ranks of this call.
 
-  /// Restores the parts of `state`, which must outlive this call of `train`, to
+  /// Restores the parts of `state`, which must outlive this call to `train`, to
   /// their values before the job's nodes changed. The rank with the most steps
   /// (the lowest of several) sends its copy to all ranks. Returns false if no
   /// rank has a copy, as in a new job; the program may then load a checkpoint.
-  /// From now on, `step` copies this state. Parts that differ between ranks
+  /// After this call, `step` copies this state. Parts that differ between ranks
   /// (random states) do not change; a warning reports these parts.
   ///
   /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
@@ -129,7 +129,7 @@ class DDP_API ElasticRun {
 ///       }
 ///     });
 ///
-/// Each call of `train` creates its objects again; `sync` resumes the job. If a
+/// Each call to `train` creates its objects again; `sync` resumes the job. If a
 /// node joins, all ranks leave `train` at the same `step`, and nothing is lost.
 /// If a node is lost, collectives of the other nodes throw, and the job resumes
 /// from the last copy that `step` kept. Later steps are repeated, so each

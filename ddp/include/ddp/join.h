@@ -17,7 +17,7 @@ namespace detail {
 struct JoinState;
 }
 
-/// One call of `Joinable::notify_join_context` in a `Join`; equal on all ranks.
+/// One call to `Joinable::notify_join_context` in a `Join`; equal on all ranks.
 struct JoinStep {
   /// The `call` that ranks with inputs passed to `notify_join_context`.
   int64_t call = 0;
@@ -59,7 +59,8 @@ class DDP_API Joinable {
   /// end of a step thus need a separate call.
   bool shares_steps() const;
 
-  /// Called on ranks without inputs when others call `notify_join_context`.
+  /// Called on ranks without inputs when other ranks call
+  /// `notify_join_context`.
   virtual void main_hook(const JoinStep& step) = 0;
 
   /// Whether `main_hook` only starts collectives, and `complete_main_hook`
@@ -104,8 +105,8 @@ struct JoinOptions {
 };
 
 /// Lets ranks run different numbers of steps. At the end of the scope, a rank
-/// without further inputs joins the other ranks' collectives until the inputs
-/// of all ranks have ended:
+/// without more inputs joins the other ranks' collectives until the inputs of
+/// all ranks have ended:
 ///
 ///     {
 ///       auto join = reducer.join();

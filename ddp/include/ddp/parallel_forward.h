@@ -26,13 +26,14 @@ inline constexpr int64_t kAllRanks = -1;
 ///
 /// Collective. `root`'s device must have memory for the whole input. Throws
 /// `c10::ValueError` with the same text on all ranks if `root`'s input is
-/// undefined, has no dimension or cannot be moved, if `root` is not a rank, or
-/// if ranks pass different roots. The group can still be used.
+/// undefined or 0-dim, or cannot be moved, if `root` is not a rank, or if ranks
+/// pass different roots. The group can still be used.
 ///
-/// Does not record gradients. Use this function for a batch that only one rank
-/// has; samplers give ranks their samples without communication. Source:
-/// `scatter` of torch.nn.parallel, which splits as `chunk` does (5 rows over 4
-/// GPUs become 2 + 2 + 1; this function splits them into 2 + 1 + 1 + 1).
+/// Not differentiable: autograd does not record this function. Use this
+/// function for a batch that only one rank has; samplers give ranks their
+/// samples without communication. Source: `scatter` of torch.nn.parallel, which
+/// splits as `chunk` does (5 rows over 4 GPUs become 2 + 2 + 1; this function
+/// splits them into 2 + 1 + 1 + 1).
 DDP_API at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
@@ -50,10 +51,10 @@ DDP_API at::Tensor scatter(
 ///
 /// Collective. Only ranks that get the result need memory for the result.
 /// Throws `c10::ValueError` with the same text on all ranks if shares do not
-/// fit together, if a share has no dimension or cannot be moved, if
-/// `destination` is not a rank, or if ranks pass different destinations. The
-/// group can still be used. Does not record gradients. Source: `gather` of
-/// torch.nn.parallel, which joins tensors without a dimension into a vector.
+/// fit together, if a share is 0-dim or cannot be moved, if `destination` is
+/// not a rank, or if ranks pass different destinations. The group can still be
+/// used. Not differentiable: autograd does not record this function. Source:
+/// `gather` of torch.nn.parallel, which joins 0-dim tensors into a vector.
 DDP_API at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,

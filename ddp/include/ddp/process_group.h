@@ -50,7 +50,7 @@ class DDP_API ProcessGroup {
 
   /// Forms a group of the ranks of the program's `MPI_Comm` `comm`, over which
   /// these ranks exchange addresses. The backend is "mpi" unless options or
-  /// DDP_BACKEND name another one. MPI must be initialized. `comm` is
+  /// DDP_BACKEND name another backend. MPI must be initialized. `comm` is
   /// duplicated; the program still frees it. Collective over `comm`. Throws
   /// `c10::ValueError` if ddp was built with a different MPI, `c10::Error` if
   /// built without MPI, and as `init_process_group` does.
@@ -110,8 +110,9 @@ class DDP_API ProcessGroup {
   /// Returns when every rank has called `barrier`. Collective.
   void barrier() const;
 
-  /// A group of the same ranks with a separate communicator. A group from
-  /// `from_c10d` cannot connect again, and returns itself. Collective.
+  /// A group of the same ranks with a separate communicator. For a group from
+  /// `from_c10d`, which cannot create another communicator, returns the group
+  /// itself. Collective.
   ProcessGroup duplicate() const;
 
   /// The group of the ranks that pass the same `color` (>= 0), ordered by `key`

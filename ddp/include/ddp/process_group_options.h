@@ -50,9 +50,9 @@ struct ProcessGroupOptions {
   TORCH_ARG(std::optional<int64_t>, master_port);
 
   /// The network interface ("eth1") over which gloo and NCCL reach other hosts,
-  /// unless GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names another one. The
-  /// interface may differ between hosts. If MASTER_ADDR is an address of this
-  /// interface, rank 0's store listens only on that address. Environment:
+  /// unless GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names another interface.
+  /// The interface may differ between hosts. If MASTER_ADDR is an address of
+  /// this interface, rank 0's store listens only on that address. Environment:
   /// DDP_INTERFACE. Default: for gloo, the interface over which this host
   /// reaches MASTER_ADDR; for NCCL, NCCL's choice.
   TORCH_ARG(std::string, interface);

@@ -89,7 +89,8 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
 /// selects cuDNN's deterministic algorithms without benchmarking, and sets the
 /// workspace that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless the
 /// variable is set). Call this function on all ranks before CUDA is used; not
-/// collective. If `deterministic` is false, turns the first two settings off.
+/// collective. If `deterministic` is false, turns off the deterministic
+/// algorithms of LibTorch and cuDNN.
 DDP_API void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

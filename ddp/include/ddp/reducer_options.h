@@ -53,9 +53,9 @@ struct ReducerOptions {
   /// The first bucket's size, in MiB. Unset: `bucket_cap_mb` if set, else 1.
   TORCH_ARG(std::optional<double>, first_bucket_cap_mb);
 
-  /// Bucket sizes in the order of reduction, in MiB; the last one repeats.
-  /// Unless empty, the list replaces the two options above, even in the first
-  /// backward pass.
+  /// Bucket sizes in the order of reduction, in MiB; the last size repeats.
+  /// Unless empty, the list replaces `bucket_cap_mb` and `first_bucket_cap_mb`,
+  /// even in the first backward pass.
   TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
 
   /// How gradients are assigned to buckets after the first backward passes.
@@ -88,7 +88,7 @@ struct ReducerOptions {
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
   /// Not needed, since activation checkpointing is always handled. Rebuilds the
-  /// buckets after the second backward instead of the first, as in Python.
+  /// buckets after the second backward pass instead of the first, as in Python.
   TORCH_ARG(bool, static_graph) = false;
 
   /// Skips buckets of which this rank used no parameter since the last

@@ -25,7 +25,7 @@ struct SpawnOptions {
 ///       });
 ///     }
 ///
-/// In each worker process, `main` runs again up to this call of `spawn`, with
+/// In each worker process, `main` runs again up to this call to `spawn`, with
 /// the same arguments and in the folder in which the program was started. The
 /// call runs `worker` and ends the process with exit code 0. Code after the
 /// call runs in the first process only. Code before the call runs in all

@@ -63,7 +63,7 @@ struct Statistics {
   /// The time from the start of the first bucket's reduction until all waits
   /// have ended.
   Duration backward_comm_time{};
-  /// The overlap of the two times above.
+  /// The overlap of `backward_compute_time` and `backward_comm_time`.
   Duration backward_compute_comm_overlap_time{};
 
   /// The average of `forward_compute_time`.

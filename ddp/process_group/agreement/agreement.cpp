@@ -25,7 +25,7 @@ std::string difference(
     if (part.content != first.content) {
       return detail::format(
           "{} differ between ranks: rank {} has {}, rank {} has {}; they must "
-          "be the same on all ranks in the same backward",
+          "be the same on all ranks in the same backward pass",
           what,
           first.rank,
           to_text(first.content),

@@ -12,11 +12,12 @@
 namespace ddp::detail {
 namespace {
 
-// The time in which others can complete work that has failed on this rank.
+// The time in which other ranks can complete work that has failed on this rank.
 constexpr std::chrono::seconds kArrivalPatience(5);
 constexpr std::chrono::milliseconds kArrivalInterval(20);
 
-/// While it exists, shows this rank's activity to the ranks that wait for it.
+/// While this object exists, shows this rank's activity to the ranks that wait
+/// for it.
 class Presence {
  public:
   Presence(const char* operation, const ProcessGroup& group)

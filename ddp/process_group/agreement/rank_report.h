@@ -48,7 +48,7 @@ std::string name_by_ranks(const std::vector<std::string>& texts);
 void check_same_calls(const std::vector<std::string>& calls);
 
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
-/// differences, and the number of further differences, including `left_out`.
+/// differences, and the number of additional differences, including `left_out`.
 [[noreturn]] void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,

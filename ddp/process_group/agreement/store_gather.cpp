@@ -51,8 +51,8 @@ StoreGather::StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key)
     : store_(std::move(store)), key_(std::move(key)) {
   DDP_CHECK(
       store_ && store_->hasExtendedApi(),
-      "the comparison between ranks needs a store that can append; the store "
-      "of this process group cannot");
+      "the comparison between ranks needs a store that can append, but the "
+      "store of this process group cannot append");
 }
 
 std::string StoreGather::count_key() const {

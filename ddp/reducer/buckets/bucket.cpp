@@ -15,7 +15,8 @@ namespace ddp {
 namespace {
 
 /// A failed allocation in NCCL's pool would leave this thread, with LibTorch's
-/// later allocations, in that pool. This function tries one outside of it.
+/// later allocations, in that pool. This function tries an allocation outside
+/// the pool.
 bool can_allocate(
     c10d::Backend& backend,
     int64_t numel,
@@ -36,8 +37,8 @@ bool can_allocate(
         options.device(),
         " (",
         error.what_without_backtrace(),
-        "): using LibTorch's memory instead. DDP_DISABLE_COMM_MEM=1 does so "
-        "from the start");
+        "): using LibTorch's memory instead. With DDP_DISABLE_COMM_MEM=1, ddp "
+        "uses LibTorch's memory from the start");
     return false;
   }
 }

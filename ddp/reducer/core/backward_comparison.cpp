@@ -69,7 +69,7 @@ void BackwardComparison::on_long_wait() {
   if (compared > step_ && compared <= current_) {
     throw WaitFailure{format(
         " because {} differ between ranks: rank {} has {}, unlike rank {}; "
-        "they must be the same on all ranks in the same backward",
+        "they must be the same on all ranks in the same backward pass",
         noun,
         rank,
         names,

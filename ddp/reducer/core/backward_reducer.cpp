@@ -83,8 +83,8 @@ void BackwardReducer::check_not_failed() {
   }
   DDP_CHECK(
       failure_.empty(),
-      "an earlier backward failed, so the ranks' gradients may differ: "
-      "construct a new Reducer on all ranks. That backward failed because: {}",
+      "an earlier backward pass failed, so the ranks' gradients may differ: "
+      "construct a new Reducer on all ranks. That pass failed because: {}",
       failure_);
 }
 
@@ -111,7 +111,7 @@ bool BackwardReducer::idle() const {
   return !open_ || !is_of_use();
 }
 
-/// Starts a reduction, inside a backward.
+/// Starts a reduction, inside a backward pass.
 void BackwardReducer::open() {
   check_not_failed();
   const auto participants = observers_.open(group_.size());
@@ -139,12 +139,12 @@ void BackwardReducer::at_end_of_backward(void (BackwardReducer::*member)()) {
       },
       [this] { // this thread may hold the lock
         abandoned_ = true;
-        report_failure(group_, "an exception ended its backward");
+        report_failure(group_, "an exception ended its backward pass");
       });
 }
 
-/// In two steps: if several Reducers share a backward, all launch their last
-/// buckets before one waits.
+/// In two steps: if several Reducers share a backward pass, all launch their
+/// last buckets before one waits.
 void BackwardReducer::on_end_of_backward() {
   launch_rest();
   at_end_of_backward(&BackwardReducer::finalize_backward);
@@ -176,12 +176,12 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   }
   DDP_CHECK(
       parameter.grad_state == GradState::kPending,
-      "the gradient of {} arrived again in one backward, after its reduction "
-      "began; in earlier backward passes, it arrived {} times. With "
-      "static_graph, backward inside backward (activation checkpointing) must "
-      "reach a parameter equally often in each step; without static_graph, "
-      "only a parameter that the first backward reached in this way may arrive "
-      "again",
+      "the gradient of {} arrived again in one backward pass, after the "
+      "gradient's reduction began; in earlier backward passes, it arrived {} "
+      "times. With static_graph, a backward pass inside a backward pass "
+      "(activation checkpointing) must reach a parameter equally often in each "
+      "step; without static_graph, only the gradient of a parameter that the "
+      "first backward pass reached in this way may arrive again",
       parameter.name(),
       parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
@@ -190,7 +190,7 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
 }
 
 /// Marks ready the parameters that are still pending: unused ones, those that
-/// could arrive again (`NestedBackwards`), and in the first backward all.
+/// could arrive again (`NestedBackwards`), and in the first backward pass all.
 void BackwardReducer::launch_rest() {
   nested_.record(parameters_, torch::autograd::get_current_graph_task_id());
   if (unfrozen_.adopt(current_.step)) {
@@ -223,7 +223,7 @@ void BackwardReducer::finalize_backward() {
   close();
 }
 
-/// Prepares for the next backward.
+/// Prepares for the next backward pass.
 void BackwardReducer::close() {
   current_.unused.clear();
   reduction_.reset();

@@ -33,8 +33,8 @@ class BackwardReducer final : public GradientListener {
       Synchronization& synchronization,
       ObserverList& observers);
 
-  /// Sets the object without which this object is unusable; a backward pass may
-  /// outlive `owner`.
+  /// Sets the owner of this object. If a backward pass outlives `owner`, the
+  /// end of the pass does nothing.
   void set_owner(std::weak_ptr<void> owner) {
     owner_ = std::move(owner);
   }

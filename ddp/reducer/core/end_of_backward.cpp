@@ -12,9 +12,9 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// Queues the callback again, once, after the node of the outer backward in
-/// which the inner one ran. A hook cannot remove itself while hooks run, so it
-/// stays and does nothing.
+/// Queues the callback again, once, after the node of the outer backward pass
+/// in which the inner one ran. A hook cannot remove itself while hooks run, so
+/// it stays and does nothing.
 class HandOn : public autograd::FunctionPostHook {
  public:
   explicit HandOn(std::shared_ptr<EndOfBackward> end) : end_(std::move(end)) {}

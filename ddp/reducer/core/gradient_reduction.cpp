@@ -92,8 +92,8 @@ void GradientReduction::mark_rest_ready() {
   launch_complete_buckets(); // if the last buckets are left out
 }
 
-/// Copies the gradient into its slice, unless it is already there. On a GPU,
-/// `copy_outside` copies the gradients of the whole bucket.
+/// Copies the gradient into its slice, unless the gradient is already there. On
+/// a GPU, `copy_outside` copies the gradients of the whole bucket.
 void GradientReduction::copy_or_keep(
     ParameterState& parameter,
     at::Tensor& gradient) {
@@ -115,8 +115,8 @@ void GradientReduction::copy_or_keep(
   put_slice_in_place(parameter, gradient);
 }
 
-/// Replaces the gradient by the slice. The gradient's memory, which is still in
-/// the caches, is then free for autograd's next gradient, so a step needs no
+/// Replaces the gradient with the slice. The gradient's memory, which is still
+/// in the caches, is then free for autograd's next gradient, so a step needs no
 /// fresh pages from the system.
 void GradientReduction::put_slice_in_place(
     ParameterState& parameter,
@@ -179,7 +179,7 @@ void GradientReduction::launch_bucket(Bucket& bucket) {
   observers_.tell(&ReductionObserver::on_launched, bucket);
 }
 
-/// Copies and scales the gradients that are outside of the bucket. All small
+/// Copies and scales the gradients that are outside the bucket. All small
 /// gradients share one kernel, since on a GPU a kernel for each costs more than
 /// its copy. A large gradient is scaled by its copy, in one pass.
 void GradientReduction::copy_outside(Bucket& bucket) {

@@ -36,8 +36,9 @@ class GradientReduction {
 
   /// Waits for a bucket that has been launched.
   void wait(Bucket& bucket);
-  /// Makes the slice the parameter's gradient. For a used parameter without a
-  /// graph, `put_slice_in_place` has already done so.
+  /// Sets the parameter's gradient to its slice of the bucket; a gradient with
+  /// a graph gets only the values. For a used parameter without a graph,
+  /// `put_slice_in_place` has already set the gradient.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
   /// Restores the earlier gradient, if any.

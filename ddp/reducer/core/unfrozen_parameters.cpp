@@ -61,7 +61,7 @@ bool UnfrozenParameters::adopt(int64_t step) {
   }
   comparison_.compare(
       step,
-      "the parameters that were unfrozen since the last backward",
+      "the parameters that were unfrozen since the last backward pass",
       parameters_,
       unfrozen);
   make_trainable(unfrozen);

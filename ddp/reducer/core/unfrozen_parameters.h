@@ -16,7 +16,7 @@ class UnfrozenParameters {
       BackwardComparison& comparison,
       const ReducerOptions& options);
 
-  /// Averages these parameters from now on, in new buckets.
+  /// Adds these parameters, in new buckets, to the averaged parameters.
   void make_trainable(const std::vector<size_t>& indices);
   bool all_trainable() const {
     return trainable_ == parameters_.size();

@@ -67,8 +67,8 @@ void UnusedAgreement::add_to_counter(int64_t step) {
   }
   DDP_CHECK(
       store_,
-      "this rank's backward did not use all parameters, and the group has no "
-      "store through which ranks can agree on them");
+      "some parameters were unused in this rank's backward pass, and the group "
+      "has no store through which ranks can agree on the unused parameters");
   key_ = "unused/" + std::to_string(step / steps_per_key_);
   shift_ = step % steps_per_key_ * bits_;
   const auto one = int64_t{1} << shift_;

@@ -13,7 +13,7 @@ class Store;
 
 namespace ddp::detail {
 
-/// The ranks' agreement, outside of the collectives, on whether every rank has
+/// The ranks' agreement, outside the collectives, on whether every rank has
 /// unused parameters: only then can globally unused parameters exist.
 ///
 /// A zero gradient differs from a missing gradient, and no value in a bucket

@@ -53,7 +53,8 @@ std::vector<size_t> UnusedParameters::find_unused(
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
-    // A gradient that accumulated in earlier backwards may have been reset.
+    // A gradient that accumulated in earlier backward passes may have been
+    // reset.
     parameter.used = parameter.used && parameter.tensor.grad().defined();
     if (!parameter.trainable || parameter.used ||
         parameter.grad_state != GradState::kPending) {

@@ -22,9 +22,9 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       std::max(rebuild_.step().value_or(1), compared_steps_);
   DDP_CHECK(
       reduction.step > settles_after,
-      "capturing a CUDA graph: this is backward {}, and in the first {} the "
-      "host determines the buckets and compares the ranks. Run {} or more "
-      "backward passes before capturing",
+      "capturing a CUDA graph: this is backward pass {}, and in the first {} "
+      "passes, the host determines the buckets and compares the ranks. Run {} "
+      "or more backward passes before capturing",
       reduction.step,
       settles_after,
       settles_after);
@@ -49,8 +49,8 @@ void CaptureCheck::on_computed(const Reduction& reduction) {
   DDP_THROW(
       Error,
       "capturing a CUDA graph: backward did not reach {}. A captured step "
-      "must use every parameter: freeze those before the Reducer is "
-      "constructed, or do not capture",
+      "must use every parameter: freeze these parameters before "
+      "the Reducer is constructed, or do not capture",
       names);
 }
 

@@ -11,7 +11,7 @@
 namespace ddp::detail {
 namespace {
 
-/// The first backward with new buckets touches new memory.
+/// The first backward pass with new buckets touches new memory.
 constexpr size_t kWarmUp = 1;
 constexpr size_t kMeasured = 6;
 

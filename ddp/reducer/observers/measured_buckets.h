@@ -78,8 +78,9 @@ class MeasuredBuckets final : public ReductionObserver {
   bool ends_with_collectives() const override {
     return is_on();
   }
-  /// After the rebuild and enough measurements, tries other buckets, and keeps
-  /// the better buckets; collective in that case.
+  /// Once enough backward passes have been measured after the rebuild, tries
+  /// another layout; once that layout has been measured too, keeps the faster
+  /// one. Collective whenever it tries a layout or decides.
   void on_end(const Reduction& reduction) override;
 
   /// The number of consecutive parameters of the first order in each bucket;

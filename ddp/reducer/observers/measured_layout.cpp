@@ -8,7 +8,7 @@
 namespace ddp::detail {
 namespace {
 
-/// The reductions of one group of neighbours; `add` adds a gradient.
+/// The reductions of one group of neighbors; `add` adds a gradient.
 class Segment {
  public:
   explicit Segment(const ReductionCost& cost) : cost_(cost) {}

@@ -23,7 +23,7 @@ constexpr const char* kOtherSteps =
     "rate? Did one rank load weights alone? Was the Reducer constructed after "
     "all layers were registered?";
 constexpr const char* kNeverReduced =
-    "No gradient was averaged: was each backward under no_sync(), was the "
+    "No gradient was averaged: was each backward pass under no_sync(), was the "
     "wrapper's module called and not the wrapper, or did autograd::grad() "
     "compute the gradients?";
 

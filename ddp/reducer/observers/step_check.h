@@ -39,7 +39,7 @@ class StepCheck final : public ReductionObserver {
     return is_on();
   }
   /// Throws `c10::ValueError` on all ranks if any rank has findings. Collective
-  /// in that case.
+  /// if any rank has findings.
   void on_reduced() override;
 
  private:

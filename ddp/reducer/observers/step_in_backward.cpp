@@ -64,7 +64,8 @@ void StepInBackward::attach(
     const ProcessGroup& group) {
   DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
-      "step_in_backward: LBFGS uses all parameters at once");
+      "step_in_backward: LBFGS is not supported, since its step uses all "
+      "parameters at once: call its step() after backward");
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
       "step_in_backward: this optimizer communicates in its step, as "

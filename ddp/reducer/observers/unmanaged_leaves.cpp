@@ -15,7 +15,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// The number of inspected backwards.
+/// The number of inspected backward passes.
 constexpr int64_t kInspected = 3;
 
 // Enough to show the error; a model may have thousands of parameters.
@@ -23,7 +23,7 @@ constexpr size_t kMaxShown = 8;
 
 struct Leaf {
   at::Tensor tensor;
-  /// The operations of the forward that use it, in their order.
+  /// The operations of the forward pass that use the leaf, in their order.
   std::vector<autograd::Node*> uses;
 };
 
@@ -57,15 +57,16 @@ void find_uses(
   }
 }
 
-/// The number of the first operation that uses it; 0: only the last one does.
+/// The number of the first operation that uses the leaf; 0: only the last
+/// operation does.
 uint64_t first_use(const Leaf& leaf) {
   return leaf.uses.empty() ? 0 : leaf.uses.front()->sequence_nr();
 }
 
-/// The leaf that this backward accumulates into at `node`, or null.
+/// The leaf into which this backward pass accumulates at `node`, or null.
 const at::Tensor* accumulated_leaf(autograd::Node* node) {
   const auto* accumulator = dynamic_cast<autograd::AccumulateGrad*>(node);
-  // A leaf that was frozen after the forward is still in the graph.
+  // A leaf that was frozen after the forward pass is still in the graph.
   if (!accumulator || !accumulator->variable.requires_grad()) {
     return nullptr;
   }
@@ -80,8 +81,8 @@ const at::Tensor* accumulated_leaf(autograd::Node* node) {
   return &accumulator->variable;
 }
 
-/// The leaves in the order in which the forward used them, which is the order
-/// in the model's source and equal in each run.
+/// The leaves in the order in which the forward pass used them, which is the
+/// order in the model's source and equal in each run.
 std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   const auto key = [](const Leaf& leaf) {
     return std::make_tuple(
@@ -96,7 +97,7 @@ std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   return leaves;
 }
 
-/// The first items, and the number of further items.
+/// The first items, and the number of remaining items.
 std::string join_some(
     const std::vector<std::string>& items,
     const std::string& separator) {
@@ -176,9 +177,9 @@ std::string report(
   if (!originals.empty()) {
     text += "\nThese tensors look like the originals of " +
         join_some(originals, ", ") +
-        ", which this backward does not reach: does a cloned module still call "
-        "a function that captured the original's `this`? Bind it again after "
-        "clone().";
+        ", which this backward pass does not reach: does a cloned module still "
+        "call a function that captured the original's `this`? Bind it again "
+        "after clone().";
   }
   return text +
       "\n"
@@ -204,7 +205,7 @@ UnmanagedLeaves::UnmanagedLeaves(
   }
 }
 
-/// Whether a backward of another forward has reached the leaf.
+/// Whether the backward pass of another forward pass has reached the leaf.
 bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
   const TensorSet::value_type pointer(leaf.getIntrusivePtr());
   const auto [met, is_new] = met_.emplace(pointer, first_use);

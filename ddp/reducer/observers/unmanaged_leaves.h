@@ -40,8 +40,8 @@ class UnmanagedLeaves {
       c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
 
   NamedTensors parameters_;
-  /// Leaves that need no further inspection: the Reducer's leaves, known leaves
-  /// and reported leaves.
+  /// Leaves that need not be inspected again: the Reducer's leaves, known
+  /// leaves and reported leaves.
   TensorSet settled_;
   /// Leaves reached so far, with the number of the first operation that used
   /// them.

@@ -35,7 +35,7 @@ struct Arguments {
 /// ambiguous options, missing values, and values of flags.
 Arguments split_arguments(const std::vector<std::string>& arguments);
 
-/// Whether the option prints a text instead of launching.
+/// Whether the option prints text instead of launching.
 bool answers(const CommandOption& option);
 
 /// The value of an option from its PET_ variable, such as PET_NPROC_PER_NODE,

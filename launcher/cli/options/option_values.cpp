@@ -74,11 +74,11 @@ std::string first_line_of(const std::string& name, const std::string& path) {
     usage_error(name + ": " + std::strerror(errno));
   }
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    usage_error(name + ": other users can read it; run chmod 600 " + path);
+    usage_error(name + ": other users can access it; run chmod 600 " + path);
   }
   if (status.st_uid != geteuid() && status.st_uid != 0) {
     usage_error(
-        name + ": other users can read it: it belongs to user " +
+        name + ": other users can access it: it belongs to user " +
         std::to_string(status.st_uid) + "; run chown " +
         std::to_string(geteuid()) + " " + path);
   }

@@ -171,7 +171,8 @@ bool LogHelper::serve(const std::string& address) {
   }
   serves_ = true;
   served_at_ = std::move(listener->socket);
-  // If it listens on all addresses, others need one that they can reach.
+  // If it listens on all addresses, other nodes need an address that they can
+  // reach.
   std::string why;
   const auto route = is_wildcard(address)
       ? find_route(endpoint_.host, endpoint_.port, &why)
@@ -180,7 +181,7 @@ bool LogHelper::serve(const std::string& address) {
   return true;
 }
 
-// The address at which other nodes reach this one.
+// The address at which other nodes reach this node.
 std::string LogHelper::own_address() const {
   const NodeOptions& nodes = options_.nodes;
   if (!nodes.local_address.empty()) {

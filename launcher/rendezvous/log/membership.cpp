@@ -140,7 +140,7 @@ void Membership::remove(const std::string& id, const std::string& why) {
   nodes.erase(nodes.begin() + (find(id) - nodes.data()));
   busy_.erase(id);
   if (outlives_jobs_ && survivors().empty()) {
-    // No node of the job is left: nodes that joined later begin another one.
+    // No node of the job is left: nodes that joined later begin another job.
     Membership next = after_job();
     next.nodes = std::move(nodes);
     *this = std::move(next);

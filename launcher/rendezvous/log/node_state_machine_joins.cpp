@@ -21,7 +21,7 @@ std::string range_of(const NodeInfo& node) {
       : std::to_string(node.min_nodes) + ":" + most;
 }
 
-// The time that the log's host waits for others to read how the job ended.
+// The time that the log's host waits for other nodes to read how the job ended.
 constexpr std::chrono::seconds kShutdownTime(5);
 
 } // namespace
@@ -59,8 +59,8 @@ void NodeStateMachine::check_fit(Time now) {
       static_cast<int>(log_.plan.nodes.size()) == options_.most) {
     text = "the job at " + endpoint() + " has all its nodes (" +
         hosts_of(log_.plan.nodes) +
-        ") and accepts no other; another job needs a different endpoint or "
-        "--rdzv-id";
+        ") and accepts no other node; another job needs a different endpoint "
+        "or --rdzv-id";
   }
   for (const NodeInfo& each : log_.nodes) {
     if (text.empty() && !is_open && each.id != self_.id &&
@@ -167,7 +167,7 @@ void NodeStateMachine::report_silence(Time now) {
   }
 }
 
-// Watches enough nodes to know whether one before this one responds.
+// Watches enough nodes to know whether a node before this node responds.
 void NodeStateMachine::choose_watched(Time now) {
   const bool is_leader = log_.leader() == self_.id;
   int heard = 0;

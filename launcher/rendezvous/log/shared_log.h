@@ -39,8 +39,8 @@ class SharedLog {
     };
     Kind kind = Kind::kLost;
     /// kConnected: the store's nonce. kEntry: the entry. kUnreachable (the
-    /// helper retries), kRejected (it does not) and kLost: the reason, one line
-    /// for the user.
+    /// helper retries), kRejected (the helper does not retry) and kLost: the
+    /// reason, one line for the user.
     std::string text = {};
     /// kConnected: the numeric address at which others reach this node.
     std::string own_address = {};

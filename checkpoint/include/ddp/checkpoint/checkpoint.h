@@ -42,10 +42,10 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected_keys;
 };
 
-/// Loads `module`, wrapped or plain, from a file of `save_checkpoint`,
-/// `TrainingState::save` or Python.
+/// Loads `module`, wrapped or plain, from a file written by `save_checkpoint`,
+/// `TrainingState::save` or Python's `torch.save`.
 ///
-/// A file of a whole training run, such as Python's
+/// A file that contains a whole training run, such as Python's
 /// `torch.save({"model": model.state_dict(), "epoch": 3}, path)`, has the
 /// module's tensors in a separate entry, which `options` can name. By default,
 /// only rank 0 reads the file, and sends the values to the other ranks, whose

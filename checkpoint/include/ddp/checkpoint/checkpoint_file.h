@@ -27,8 +27,9 @@ struct LoadOptions {
   /// safe.
   TORCH_ARG(bool, mmap) = false;
 
-  /// For `load_checkpoint`: the entry with the module's tensors in a file of a
-  /// whole training run, such as "model"; "" finds the only possible entry.
+  /// For `load_checkpoint`: the entry with the module's tensors in a file that
+  /// contains a whole training run, such as "model"; "" finds the only possible
+  /// entry.
   TORCH_ARG(std::string, entry);
 
   /// For `load_checkpoint`: if false, names that only the module or only the
@@ -76,12 +77,12 @@ DDP_API c10::IValue read_checkpoint_file(
 ///
 /// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share
-/// it in Python, unless they use less than half of it. In that case, each
-/// tensor is written separately, so that a small view does not store a large
-/// tensor. Throws `c10::TypeError` for other types and for sparse and quantized
-/// tensors, `c10::ValueError` for any other extension, undefined tensors,
-/// strings that are not UTF-8 and values nested too deeply, and `c10::Error` if
-/// the file cannot be written.
+/// it in Python, unless the tensors use less than half of the storage. Each
+/// tensor is then written separately, so that a small view does not store a
+/// large tensor. Throws `c10::TypeError` for other types and for sparse and
+/// quantized tensors, `c10::ValueError` for any other extension, undefined
+/// tensors, strings that are not UTF-8 and values nested too deeply, and
+/// `c10::Error` if the file cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);

@@ -80,7 +80,7 @@ class DDP_API CheckpointManager {
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
-  /// 0's reason. An asynchronous `save` first waits for the previous one,
+  /// 0's reason. An asynchronous `save` first waits for the previous save,
   /// within the group's timeout, and throws if that save failed; at most one
   /// save is in progress. Also throws if ranks pass different steps or folders,
   /// if another process writes to the folder, or if `step` is negative or less
@@ -89,12 +89,12 @@ class DDP_API CheckpointManager {
   /// would prefer them.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
-  /// Loads the newest valid checkpoint, and warns about newer corrupt ones.
-  /// Returns `std::nullopt` if the folder has no checkpoint.
+  /// Loads the newest valid checkpoint, and warns about newer corrupt
+  /// checkpoints. Returns `std::nullopt` if the folder has no checkpoint.
   ///
   /// Collective: every rank throws the same `c10::Error` if all checkpoints are
-  /// corrupt, if a valid one does not fit (see `TrainingState::load`), or if
-  /// ranks passed different folders.
+  /// corrupt, if a valid checkpoint does not fit (see `TrainingState::load`),
+  /// or if ranks passed different folders.
   std::optional<LoadedCheckpoint> load();
 
   /// Returns when all saves are on the disk. Collective: throws as `save` does.

@@ -104,14 +104,15 @@ class DDP_API TrainingState {
   /// 0's path.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
-  /// Loads all parts from a file of `save` or Python; returns false if the file
-  /// does not exist.
+  /// Loads all parts from a file written by `save` or Python's `torch.save`;
+  /// returns false if the file does not exist.
   ///
   /// Collective: by default, rank 0 reads the file and sends the other ranks a
   /// copy. Every rank throws the same `c10::Error` if ranks pass different
-  /// paths, or if the file is corrupt or does not fit a rank's parts. Then
-  /// nothing changes on any rank, except custom parts. During the call, each
-  /// rank's CPU memory holds the whole file; a device holds only the state.
+  /// paths, or if the file is corrupt or does not fit a rank's parts. If a rank
+  /// throws, nothing changes on any rank, except custom parts. During the call,
+  /// each rank's CPU memory holds the whole file; a device holds only the
+  /// state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
@@ -123,9 +124,9 @@ class DDP_API TrainingState {
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Loads a state that `state_dict` returned in this or a different run.
-  /// Throws `c10::Error` if a part is missing or does not fit. In that case,
-  /// nothing changes, except custom parts without `plan_state_dict`. Extra keys
-  /// are ignored. Not collective.
+  /// Throws `c10::Error` if a part is missing or does not fit. If the function
+  /// throws, nothing changes, except custom parts without `plan_state_dict`.
+  /// Extra keys are ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
       const ProcessGroup& group = {});

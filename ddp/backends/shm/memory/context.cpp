@@ -29,7 +29,8 @@ void sleep_on(Counter& counter, uint32_t seen, std::chrono::nanoseconds time) {
   timespec limit{};
   limit.tv_sec = whole.count();
   limit.tv_nsec = (time - whole).count();
-  // `raise` uses the opposite order, so one of the two sees the other's write.
+  // `raise` uses the opposite order, so `sleep_on` or `raise` sees the other's
+  // write.
   counter.sleepers.fetch_add(1);
   if (counter.value.load() == seen) {
     syscall(SYS_futex, &counter.value, FUTEX_WAIT, seen, &limit, nullptr, 0);
@@ -54,7 +55,7 @@ void relax() {
 #endif
 }
 
-/// Whether both describe the same collective.
+/// Whether both headers describe the same collective.
 bool fit(const CallHeader& a, const CallHeader& b) {
   return a.type == b.type && a.dtype == b.dtype && a.reduction == b.reduction &&
       a.root == b.root && a.count == b.count;

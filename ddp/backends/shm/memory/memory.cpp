@@ -64,18 +64,22 @@ FileDescriptor make_memory(int64_t ranks) {
       "it cannot allocate memory: memfd_create: {}",
       std::strerror(errno));
   DDP_CHECK(
-      ftruncate(memory.get(), size) == 0 &&
-          fcntl(
-              memory.get(),
-              F_ADD_SEALS,
-              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
-      "it cannot allocate memory: {}",
+      ftruncate(memory.get(), size) == 0,
+      "it cannot allocate memory: ftruncate: {}",
+      std::strerror(errno));
+  DDP_CHECK(
+      fcntl(
+          memory.get(),
+          F_ADD_SEALS,
+          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
+      "it cannot allocate memory: fcntl(F_ADD_SEALS): {}",
       std::strerror(errno));
   return memory;
 }
 
 /// Allocates the pages of a piece; returns whether there were enough. Signals
-/// are blocked: for each, the kernel would free the pages and begin again.
+/// are blocked: for each signal, the kernel would free the pages and begin
+/// again.
 bool provide(int descriptor, int64_t offset, int64_t bytes) {
   sigset_t all;
   sigfillset(&all);

@@ -43,8 +43,8 @@ struct PowerSGDOptions {
   TORCH_ARG(bool, batch_tensors_with_same_shape) = false;
 
   /// Whether to compress a whole bucket at once, as a square matrix padded with
-  /// zeros, regardless of `min_compression_rate`, which is faster and less
-  /// exact. Source: Python's batched_powerSGD_hook.
+  /// zeros. This variant is faster but less exact, and ignores
+  /// `min_compression_rate`. Source: Python's batched_powerSGD_hook.
   TORCH_ARG(bool, whole_bucket) = false;
 };
 

@@ -48,7 +48,7 @@ template <typename Error>
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
       ::ddp::detail::format(__VA_ARGS__))
 
-/// Throws if the condition is false; formats the message only in that case.
+/// If the condition is false, formats the message and throws.
 #define DDP_CHECK_WITH(Error, condition, ...) \
   do {                                        \
     if (C10_UNLIKELY(!(condition))) {         \

@@ -33,8 +33,9 @@ class DDP_API OptimizerShards {
       torch::optim::Optimizer& optimizer,
       const std::function<void()>& step);
 
-  /// Sends each rank's parameters to all ranks. Throws `c10::ValueError` if
-  /// strides of parameters that became slices differ between ranks. Collective.
+  /// Sends each rank's parameters to all ranks. Throws `c10::ValueError` if the
+  /// strides of a parameter that became a slice differ between ranks.
+  /// Collective.
   void exchange();
 
   /// See `ZeroRedundancyOptimizer`. Calls `assign`.

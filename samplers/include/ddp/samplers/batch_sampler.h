@@ -104,7 +104,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   auto epoch() const -> decltype(std::declval<const B&>().epoch()) {
     return base_.epoch();
   }
-  /// Reports `count` more samples that the loop has used.
+  /// Reports that the loop has used `count` more samples.
   template <typename B = Base>
   auto advance(size_t count) -> decltype(std::declval<B&>().advance(count)) {
     base_.advance(count);

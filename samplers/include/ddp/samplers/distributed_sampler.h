@@ -67,7 +67,7 @@ class DDP_API EvaluationSampler : public ShardedSampler {
 struct WeightedSamplerOptions {
   /// Whether a sample may be drawn several times in an epoch.
   TORCH_ARG(bool, replacement) = true;
-  /// The samples of epoch `e` depend only on `seed + e`.
+  /// The seed. Epoch `e` draws with the seed `seed + e`.
   TORCH_ARG(uint64_t, seed) = 0;
 };
 

@@ -57,7 +57,8 @@ DataLoader<Dataset, Sampler>::begin() {
   ahead_.reset();
   left_out_ = 0;
   sampler_.reset();
-  detail::advance(sampler_, 0); // from now on, the loader counts
+  // From now on, the loader, not the sampler, counts the used samples.
+  detail::advance(sampler_, 0);
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
