@@ -5,12 +5,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace ddp::backends::hierarchical {
 namespace {
 
-// While one chunk is reduced between hosts, the next chunk is reduced within
-// hosts.
-constexpr int64_t kChunkBytes = int64_t(2) << 20;
+/// While one chunk is reduced between hosts, the next chunk is reduced within
+/// hosts. No other work overlaps the first and the last chunk, so both are a
+/// small part of the tensor.
+int64_t chunk_bytes(const at::Tensor& tensor) {
+  constexpr int64_t kLeast = int64_t(256) << 10;
+  constexpr int64_t kMost = int64_t(2) << 20;
+  constexpr int64_t kChunks = 8;
+  return std::clamp(
+      static_cast<int64_t>(tensor.nbytes()) / kChunks, kLeast, kMost);
+}
 
 /// Throws `c10::ValueError` on all ranks if the dtype has no such operation: on
 /// a rank that is alone on its host, no sub-backend may check this.
@@ -75,7 +84,7 @@ void Steps::all_reduce(
   if (tensor.numel() == 0) {
     return;
   }
-  const auto chunks = tensor.split(kChunkBytes / tensor.itemsize());
+  const auto chunks = tensor.split(chunk_bytes(tensor) / tensor.itemsize());
   const auto count = chunks.size();
   std::vector<SubBackend::WorkPtr> reduced(count);
   std::vector<SubBackend::WorkPtr> summed(count);
