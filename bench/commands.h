@@ -23,10 +23,16 @@ void measure_checkpoints(const Arguments& arguments);
 /// Measures drawing an epoch's indices: sampler SAMPLES ROUNDS
 void measure_sampler(const Arguments& arguments);
 
+/// Measures epochs of data loaders: loader SECONDS
+void measure_loader(const Arguments& arguments);
+
 /// Measures the memory of a rank that trains big100: memory local|BACKEND|c10d
 void measure_memory(const Arguments& arguments);
 
 /// Measures the costs of many ranks on one host: ranks SIZE BACKEND PORT
 void measure_ranks(const Arguments& arguments);
+
+/// Measures all-reduces and steps between hosts for wire.py: wire MBIT LAST_SIZE|all
+void measure_wire(const Arguments& arguments);
 
 } // namespace bench

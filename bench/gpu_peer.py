@@ -14,11 +14,17 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from python_peer import Block, Mlp, answer, join_peers, resnet
+from python_peer import (
+    Block,
+    Mlp,
+    TransformerBlock,
+    answer,
+    join_peers,
+    resnet,
+)
 
 
 def bottleneck(inputs, planes, stride):
@@ -26,23 +32,6 @@ def bottleneck(inputs, planes, stride):
     return Block(
         inputs, stride, (planes, 1, 1), (planes, 3, stride), (outputs, 1, 1)
     )
-
-
-class TransformerBlock(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.fc1 = nn.Linear(width, 4 * width)
-        self.fc2 = nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        heads = self.qkv(self.norm1(x)).unflatten(-1, (3, -1, 64))
-        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
-        mixed = F.scaled_dot_product_attention(query, key, value)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
 
 NETS = {

@@ -17,7 +17,9 @@ int main(int argc, char** argv) {
       {"checkpoint", bench::measure_checkpoints},
       {"sampler", bench::measure_sampler},
       {"memory", bench::measure_memory},
-      {"ranks", bench::measure_ranks}};
+      {"loader", bench::measure_loader},
+      {"ranks", bench::measure_ranks},
+      {"wire", bench::measure_wire}};
   const auto found = commands.find(argc > 1 ? argv[1] : "");
   if (found == commands.end()) {
     std::fprintf(stderr, "usage: ddp_bench COMMAND [ARGUMENTS...]\n");

@@ -78,6 +78,22 @@ struct Transformer : torch::nn::Module {
   std::vector<std::shared_ptr<TransformerBlock>> blocks;
 };
 
+/// Returns an LSTM's outputs without its states.
+struct Lstm : torch::nn::Module {
+  explicit Lstm(int64_t width)
+      : lstm(register_module(
+            "lstm",
+            torch::nn::LSTM(
+                torch::nn::LSTMOptions(width, width).num_layers(2)))) {}
+
+  /// [length, batch, width]
+  torch::Tensor forward(const torch::Tensor& x) {
+    return std::get<0>(lstm(x));
+  }
+
+  torch::nn::LSTM lstm;
+};
+
 template <typename Module>
 Net net_of(const std::shared_ptr<Module>& module, torch::Tensor input) {
   return {
@@ -95,6 +111,13 @@ Net make_net(const std::string& name) {
   }
   if (name == "big100") {
     return net_of(std::make_shared<Mlp>(4, 2560, 0), torch::randn({16, 2560}));
+  }
+  if (name == "blocks") {
+    return net_of(
+        std::make_shared<Transformer>(2, 512), torch::randn({2, 64, 512}));
+  }
+  if (name == "lstm") {
+    return net_of(std::make_shared<Lstm>(256), torch::randn({32, 16, 256}));
   }
   if (name == "wide4096") {
     return net_of(std::make_shared<Mlp>(4, 4096, 0), torch::randn({32, 4096}));

@@ -21,6 +21,8 @@ struct Net {
 /// "mlp200_unused": mlp200, but forward skips every tenth layer.
 /// "big100": 4 large layers, 105 MB of gradients.
 /// "resnet18": a ResNet for images of 32x32, 45 MB of gradients.
+/// "blocks": 2 transformer blocks of 512 channels, 25 MB.
+/// "lstm": 2 layers of an LSTM of 256 channels, 4 MB; 32 time steps.
 /// For GPUs:
 /// "wide4096": 4 large layers, 268 MB of gradients.
 /// "resnet50": a ResNet with bottlenecks, for images of 64x64, 94 MB.

@@ -2,10 +2,13 @@
 
 Reads a command from each line of standard input, and answers with the seconds
 that it took:
-    net NAME MICRO_BATCHES  wraps a net of nets.cpp in DistributedDataParallel
-    step                    trains it for a step, as Trainer (trainer.h) does
-    drop                    frees it
-    save PATH, load PATH    torch.save until it is on the disk, torch.load
+    net NAME MICRO_BATCHES BF16  wraps a net of nets.cpp, which BF16 (0 or 1)
+                                 autocasts, in DistributedDataParallel
+    step                         trains it for a step, as Trainer does
+    drop                         frees it
+    save PATH, load PATH         torch.save until it is on the disk, torch.load
+    loader KIND SAMPLES BATCH WORKERS   makes a DataLoader, as loader.cpp does
+    epoch                        reads all its batches
 """
 
 import contextlib
@@ -15,6 +18,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -80,10 +84,41 @@ def resnet(block, counts, expansion=1):
     )
 
 
+class TransformerBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        heads = self.qkv(self.norm1(x)).unflatten(-1, (3, -1, 64))
+        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+class Lstm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.lstm = nn.LSTM(width, width, num_layers=2)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
 NETS = {
     "mlp200": (lambda: Mlp(200, 64), (32, 64)),
     "mlp200_unused": (lambda: Mlp(200, 64, 10), (32, 64)),
     "big100": (lambda: Mlp(4, 2560), (16, 2560)),
+    "blocks": (
+        lambda: nn.Sequential(*(TransformerBlock(512) for _ in range(2))),
+        (2, 64, 512),
+    ),
+    "lstm": (lambda: Lstm(256), (32, 16, 256)),
     "resnet18": (lambda: resnet(basic_block, (2, 2, 2, 2)), (4, 3, 32, 32)),
 }
 
@@ -110,8 +145,45 @@ def join_peers(backend="gloo"):
     )
 
 
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, kind, count):
+        self.kind, self.count = kind, count
+        side = 256 if kind == "copy" else 64
+        self.values = (
+            torch.randn(count, 16)
+            if kind == "tiny"
+            else torch.randint(256, (count, 3, side, side), dtype=torch.uint8)
+        )
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        value = self.values[i]
+        if self.kind == "copy":
+            value = value[:, i % 32 : i % 32 + 224, i % 32 : i % 32 + 224]
+            value = value.float().div_(255)
+        elif self.kind == "decode":
+            value = value.float()
+            for _ in range(8):
+                value.mul_(1.01).add_(0.5).clamp_(0, 255)
+        return value, 0
+
+
 class Peer:
-    def net(self, name, micro_batches):
+    def loader(self, kind, samples, batch, workers):
+        self.batches = torch.utils.data.DataLoader(
+            Samples(kind, int(samples)),
+            batch_size=int(batch),
+            num_workers=int(workers),
+            persistent_workers=workers != "0",
+        )
+
+    def epoch(self):
+        for _ in self.batches:
+            pass
+
+    def net(self, name, micro_batches, bf16):
         if not dist.is_initialized():
             join_peers()
         make, shape = NETS[name]
@@ -121,13 +193,16 @@ class Peer:
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-6)
         self.input = torch.randn(shape)
         self.micro_batches = int(micro_batches)
+        self.bf16 = bf16 == "1"
 
     def step(self):
         self.optimizer.zero_grad()
         for i in range(1, self.micro_batches + 1):
             last = i == self.micro_batches
             with contextlib.nullcontext() if last else self.model.no_sync():
-                loss = self.model(self.input).pow(2).mean()
+                with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+                    output = self.model(self.input)
+                loss = output.float().pow(2).mean()
                 if self.micro_batches > 1:
                     loss = loss / self.micro_batches
                 loss.backward()

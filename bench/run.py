@@ -1,9 +1,10 @@
 """Runs the benchmarks and says which targets are reached.
 
 run.py BUILD_FOLDER [--quick] [--json FILE] [GROUP...]: prints tables, and
-writes all results to FILE (BUILD_FOLDER/bench/results.json). A GROUP is one of
-GROUPS below, of which all run unless some are named. All figures are ratios of
-one run, of times taken in turns; docs/performance.md says what they mean.
+writes all results to FILE (BUILD_FOLDER/bench/results.json), and a picture of
+each group into the folder "plots" beside FILE. A GROUP is one of GROUPS below,
+of which all run unless some are named. All figures are ratios of one run, of
+times taken in turns; docs/performance.md says what they mean.
 $DDP_PYTHON names the Python to compare with. The exit code is 1 if a case
 failed; the others run all the same.
 """
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import plot
 import report
 from others import OthersShare
 
@@ -65,10 +67,14 @@ class Bench:
     def steps(self):
         seconds = 6 if self.quick else 17
         names = ["mlp200", "big100", "resnet18"]
-        alone = names[:2]
+        alone, more = names[:2], []
         if not self.quick:
-            names += ["accumulation", "unused"]
-        self.run("steps of 2 ranks", self.ranks(2, "step", seconds, *names))
+            more = ["accumulation", "unused", "blocks", "blocks_bf16", "lstm"]
+        command = self.ranks(2, "step", seconds, *names, *more)
+        self.run("steps of 2 ranks", command)
+        for size in () if self.quick else (3, 4):
+            command = self.ranks(size, "step", seconds / 2, *names)
+            self.run(f"steps of {size} ranks", command)
         self.run(
             "steps of 1 rank", self.ranks(1, "step", seconds / 2, *alone)
         )
@@ -147,6 +153,22 @@ class Bench:
             if own and python:
                 own["form_ratio_python"] = own["form_ms"] / python["form_ms"]
 
+    def loaders(self):
+        command = [self.program, "loader", 10 if self.quick else 40]
+        self.run("data loaders", command)
+
+    def wire(self):
+        wire = pathlib.Path(__file__).with_name("wire.py")
+        networks = [(2, 1000, "4MB")] if self.quick else [
+            (2, 1000, "all"), (4, 1000, "4MB"), (2, 10000, "all")
+        ]
+        for hosts, megabits, last in networks:
+            command = [sys.executable, "-B", wire, self.program]
+            self.run(
+                f"{hosts} hosts by {megabits} Mbit/s",
+                [*command, hosts, megabits, last],
+            )
+
     def launch(self):
         program = pathlib.Path(__file__).with_name("launch.py")
         rounds = 5 if self.quick else 10
@@ -160,6 +182,8 @@ GROUPS = {
     "collectives": [Bench.all_reduces],
     "checkpoints": [Bench.checkpoints],
     "sampler": [Bench.sampler],
+    "loader": [Bench.loaders],
+    "wire": [Bench.wire],
     "ranks": [Bench.memory, Bench.many_ranks],
 }
 
@@ -217,6 +241,7 @@ def main():
         "others_cpu_share": share,
     }
     file.write_text(json.dumps(outcome, indent=1) + "\n")
+    plot.write(bench.results, file.parent / "plots")
     say(f"written: {file}")
     if bench.failed:
         say(f"failed: {', '.join(dict.fromkeys(bench.failed))}")

@@ -20,6 +20,9 @@ const std::map<std::string, Task> kTasks{
     {"big100", {"big100"}},
     {"resnet18", {"resnet18"}},
     {"accumulation", {"mlp200", 4}},
+    {"blocks", {"blocks"}},
+    {"blocks_bf16", {"blocks", 1, c10::kCPU, true}},
+    {"lstm", {"lstm"}},
     {"unused", {"mlp200_unused"}}};
 
 /// The groups and the Python process, for all cases.
@@ -45,7 +48,7 @@ std::vector<Variant> variants_of(const Task& task, const Setting& setting) {
   add("c10d", [&](Trainer& trainer) { trainer.attach_c10d(setting.gloo); });
   if (setting.python) {
     setting.python->tell(
-        "net " + task.net + " " + std::to_string(task.micro_batches));
+        c10::str("net ", task.net, " ", task.micro_batches, " ", task.bf16));
     variants.push_back(
         {"python", [&setting] { return setting.python->tell("step"); }});
   }
@@ -108,7 +111,10 @@ void measure_steps(const Arguments& arguments) {
   } else if (setting.gloo.rank() == 0) {
     std::printf("skipped the Python peer: DDP_PYTHON is not set\n");
   }
-  const std::string suffix = setting.gloo.size() == 1 ? "_alone" : "";
+  const auto size = setting.gloo.size();
+  const auto suffix = size == 1 ? "_alone"
+      : size == 2               ? ""
+                                : c10::str("_", size, "ranks");
   for (size_t i = 1; i < arguments.size(); ++i) {
     measure(
         arguments[i] + suffix,
