@@ -87,7 +87,9 @@ void train(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Trains a net, and resumes if it was stopped at any time.");
+  CLI::App app(
+      "Trains a net. A run that was stopped, at any moment, resumes when "
+      "started again.");
   app.add_option("folder", arguments.folder, "folder of the checkpoints")
       ->required();
   app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);

@@ -121,7 +121,12 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
   REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, mpi).device == at::Device("cuda:1"));
   REQUIRE_THROWS_WITH(
       choose({kOneGpu, kOneGpu}, 0, Options().backend("nccl")),
-      Has("backend nccl was requested, but"));
+      Has("backend nccl was requested, but 2 ranks share a host with 1 usable "
+          "GPU. Start at most one rank per GPU, or use backend gloo"));
+  REQUIRE_THROWS_WITH(
+      choose({kNoGpu}, 0, Options().backend("nccl")),
+      Has("no driver. Start this rank on a host with a GPU, or use backend "
+          "gloo"));
   REQUIRE_THROWS_WITH(
       choose({kNoGpu}, 0, Options().device(torch::kCUDA)), Has("no driver"));
   REQUIRE_THROWS_AS(

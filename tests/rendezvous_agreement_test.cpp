@@ -43,7 +43,7 @@ TEST_CASE("who comes after the others were told of different sizes is told") {
       }
       REQUIRE_THROWS_WITH(
           init_process_group(ProcessGroupOptions().world_size(smaller ? 2 : 3)),
-          Has("different WORLD_SIZEs: rank 1 has "));
+          Has("different values of WORLD_SIZE: rank 1 has "));
       if (own_rank() == 1) {
         std::ofstream(flag).flush();
       }

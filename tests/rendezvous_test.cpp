@@ -57,7 +57,8 @@ STARTED_TEST("a rank that comes when the group has formed is told so") {
   }
   await(formed);
   REQUIRE_THROWS_WITH(
-      start(2, 3), Has("different WORLD_SIZEs: rank 2 has 3, rank 0 has 2"));
+      start(2, 3),
+      Has("different values of WORLD_SIZE: rank 2 has 3, rank 0 has 2"));
   REQUIRE_THROWS_WITH(
       start(1, 2),
       Has("rank 1 has joined twice at 127.0.0.1:",

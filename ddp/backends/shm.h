@@ -12,8 +12,8 @@ namespace ddp::backends::shm {
 std::string unavailable(int64_t ranks);
 
 /// Creates this library's backend for CPU tensors of ranks that share a host.
-/// All ranks map shared memory, which the system frees when the processes end
-/// in any way. Requires Linux 5.3 or later. Collective.
+/// All ranks map shared memory, which the system frees when the processes end,
+/// however they end. Requires Linux 5.3 or later. Collective.
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
 
 /// Returns a message about one of these ranks that has ended; empty if none has

@@ -80,9 +80,11 @@ LaunchEnvironment read_launch_environment(
     const EnvironmentLookup& lookup = process_environment(),
     const PmixQuery& pmix = nullptr);
 
-/// Sets the unset `options` from DDP_BACKEND, DDP_DEVICE, DDP_TIMEOUT,
-/// DDP_WAIT_NOTICE, DDP_CHECK_REPLICAS, DDP_INTERFACE and DDP_SHARE_GPUS.
-/// Throws `c10::ValueError` if a variable cannot be parsed.
+/// Sets the unset fields of `options` from DDP_BACKEND, DDP_DEVICE,
+/// DDP_TIMEOUT, DDP_WAIT_NOTICE, DDP_CHECK_REPLICAS, DDP_INTERFACE and
+/// DDP_SHARE_GPUS, or else to their defaults, if these do not depend on the
+/// ranks. Throws `c10::ValueError` if a variable cannot be parsed or an option
+/// is invalid.
 ProcessGroupOptions complete_options(
     ProcessGroupOptions options,
     const EnvironmentLookup& lookup = process_environment());

@@ -3,6 +3,7 @@
 #include <ddp/internal/check.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace ddp {
@@ -18,17 +19,27 @@ int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
 }
 
-/// The reason why ranks cannot have separate GPUs; empty if they can.
-std::string shortage(const std::vector<RankInfo>& members, bool share) {
+/// The reason why ranks cannot have separate GPUs, and the remedy.
+struct Shortage {
+  std::string reason;
+  const char* remedy;
+};
+
+/// Empty if the ranks can have separate GPUs.
+std::optional<Shortage> shortage(
+    const std::vector<RankInfo>& members,
+    bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
     const auto place = local_position(members, static_cast<int64_t>(r));
     const auto& own = members[r];
     if (own.gpus.empty()) {
-      return detail::format(
-          "rank {} has no usable GPU{}{}",
-          r,
-          own.gpu_note.empty() ? "" : ": ",
-          own.gpu_note);
+      return Shortage{
+          detail::format(
+              "rank {} has no usable GPU{}{}",
+              r,
+              own.gpu_note.empty() ? "" : ": ",
+              own.gpu_note),
+          "Start this rank on a host with a GPU"};
     }
     if (share) {
       continue;
@@ -42,14 +53,16 @@ std::string shortage(const std::vector<RankInfo>& members, bool share) {
     if (gpu_index(own, place.rank, false) >=
             static_cast<int64_t>(own.gpus.size()) ||
         static_cast<int64_t>(taken.size()) < place.size) {
-      return detail::format(
-          "{} ranks share a host with {} usable GPU{}",
-          place.size,
-          taken.size(),
-          taken.size() == 1 ? "" : "s");
+      return Shortage{
+          detail::format(
+              "{} ranks share a host with {} usable GPU{}",
+              place.size,
+              taken.size(),
+              taken.size() == 1 ? "" : "s"),
+          "Start at most one rank per GPU"};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 /// Whether no rank has a GPU, so that the CPU is the expected choice.
@@ -189,17 +202,16 @@ DeviceChoice choose_device(
       backend,
       *options.device());
   if (!options.device()) {
-    const auto reason = shortage(members, share);
-    if (!reason.empty()) {
+    if (const auto missing = shortage(members, share)) {
       DDP_CHECK_VALUE(
           free_backend,
-          "backend nccl was requested, but {}. Start fewer ranks per host, set "
-          "a device, or use backend gloo",
-          reason);
+          "backend nccl was requested, but {}. {}, or use backend gloo",
+          missing->reason,
+          missing->remedy);
       if (!are_without_gpus(members)) {
         choice.note = detail::format(
             "training on the CPU, because {} (DDP_DEVICE=cpu requests the CPU)",
-            reason);
+            missing->reason);
       }
       choice.backend = choose_cpu_backend(backend, members);
       return choice;

@@ -83,9 +83,9 @@ std::string different_sizes(
     int64_t told,
     int64_t rank_0s) {
   return detail::format(
-      "the ranks at {} have different WORLD_SIZEs: rank {} has {}, rank 0 has "
-      "{}. Start all ranks with the same WORLD_SIZE, and use a different "
-      "MASTER_PORT for each job",
+      "the ranks at {} have different values of WORLD_SIZE: rank {} has {}, "
+      "rank 0 has {}. Start all ranks with the same WORLD_SIZE, and use a "
+      "different MASTER_PORT for each job",
       address,
       rank,
       told,

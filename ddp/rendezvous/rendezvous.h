@@ -25,7 +25,7 @@ struct RendezvousResult {
 /// from rank 0's, or if two processes have the same rank (detected within a
 /// second while both wait). A process that cannot participate passes the rank
 /// WORLD_SIZE and a fault. Ranks that have arrived throw immediately; rank 0
-/// reports the error to later ranks. With two WORLD_SIZEs, rank 0 throws when
+/// reports the error to later ranks. If WORLD_SIZE differs, rank 0 throws when
 /// all ranks of the larger world have arrived, 0.5 s after the smaller world is
 /// complete, or after 5 s. Ranks that arrive even later find no rank 0, or a
 /// group formed without them, and also throw. After `wait_notice`, a waiting

@@ -1,7 +1,9 @@
 #include <launcher/etcd/client.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -44,10 +46,13 @@ int limit_silence(void* time, curl_socket_t socket, curlsocktype) {
 }
 
 std::string first_line_of(const std::string& path) {
+  const auto setting = "password_file '" + path + "' of --rdzv-conf";
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) {
-    throw LogRejected("cannot read the password in " + path);
+    throw LogRejected(
+        file.eof() ? setting + " is empty"
+                   : "cannot read " + setting + ": " + std::strerror(errno));
   }
   return line;
 }

@@ -166,6 +166,12 @@ call("auth/enable", {})
   const std::string file = folder / "password";
   const auto options =
       "--rdzv-conf=user=root,password_file=" + file + " --nnodes=2";
+  const auto setting = "password_file '" + file + "' of --rdzv-conf";
+  CHECK(
+      fails_with(etcd, options, "cannot read " + setting + ": No such file") ==
+      75);
+  std::ofstream(file).flush();
+  CHECK(fails_with(etcd, options, setting + " is empty") == 75);
   std::ofstream(file) << "wrong\n";
   CHECK(fails_with(etcd, options, "it rejects user root") == 75);
   CHECK(fails_with(etcd, "", "password_file of --rdzv-conf") == 75);

@@ -223,7 +223,7 @@ TEST_CASE("the job's secret is a file's or a variable's", "[unit]") {
   if (chown(path.c_str(), other, static_cast<gid_t>(-1)) == 0) { // as root
     check_refused(
         kTwo + " " + option + " x",
-        "other users can access it: it belongs to user 65534");
+        "it belongs to user 65534, who can access it; run chown");
   }
   write_text(folder / "empty", " \nsecret\n");
   std::filesystem::permissions(folder / "empty", perms::owner_read);

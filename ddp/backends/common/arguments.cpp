@@ -72,7 +72,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
 void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       tensor.is_cpu(),
-      "{} expects tensors on the CPU, got a tensor on {}",
+      "{} expects tensors on the CPU, but got a tensor on {}",
       over(name),
       tensor.device());
 }

@@ -6,8 +6,8 @@
 
 namespace ddp::backends {
 
-/// Wakes a thread after a delay. Unlike waking a thread immediately, setting a
-/// delay does not switch threads.
+/// Wakes a thread after a delay. `set` does not switch threads, whereas waking
+/// a thread immediately does.
 class Timer {
  public:
   /// Throws `c10::Error` if the process cannot open more files.

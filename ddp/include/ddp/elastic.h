@@ -47,11 +47,11 @@ class DDP_API StopSignal {
 
   /// Returns whether to stop, equal on all ranks; once true, always true.
   ///
-  /// Call this method once in each step. A call starts an exchange with the
-  /// other ranks, in host memory even if the group has GPUs, and returns the
-  /// result of the previous exchange. The cost is thus negligible, and a signal
-  /// takes effect one call later (immediately in a group of one). Collective;
-  /// throws as collectives do.
+  /// Call this method once per step. A call starts an exchange with the other
+  /// ranks, in host memory even if the group has GPUs, and returns the result
+  /// of the previous exchange. The cost is thus negligible, and a signal takes
+  /// effect one call later (immediately in a group of one). Collective; throws
+  /// as collectives do.
   bool requested();
 
  private:

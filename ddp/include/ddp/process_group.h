@@ -68,13 +68,11 @@ class DDP_API ProcessGroup {
   int64_t local_rank() const;
   int64_t local_size() const; ///< The number of these processes.
 
-  /// The device of this rank's tensors.
-  c10::Device device() const;
+  c10::Device device() const; ///< The device of this rank's tensors.
   /// The backend (see `ProcessGroupOptions`); "none" for a group of one.
   const std::string& backend() const;
 
-  /// The limit of each wait of this group.
-  std::chrono::milliseconds timeout() const;
+  std::chrono::milliseconds timeout() const; ///< The limit of each wait.
 
   /// The key-value store of the rendezvous, under a prefix of this group; null
   /// for a group of one. To use `store` and `c10d`, include Store.hpp and
@@ -97,7 +95,8 @@ class DDP_API ProcessGroup {
   /// Returns the strings of all ranks, by rank; lengths may differ. Collective.
   std::vector<std::string> all_gather(const std::string& text) const;
 
-  /// Replaces `tensor` with `root`'s. Collective. Throws if `root` is invalid.
+  /// Replaces `tensor` with `root`'s. Collective. Throws `c10::ValueError` if
+  /// `root` is not a rank.
   void broadcast(at::Tensor tensor, int64_t root = 0) const;
 
   /// Like `broadcast`, without waiting; do not use `tensor` before `wait()`.

@@ -18,8 +18,8 @@ class BucketStorage {
   /// to the new slices.
   void append(Order order, const std::vector<BucketIndices>& buckets);
 
-  /// Drops all buckets and orders, for a new layout. `rebuilt` is whether the
-  /// new layout differs from the first layout.
+  /// Drops all buckets and orders, for a new layout. `rebuilt`: whether the
+  /// new layout replaces the first layout.
   void clear(bool rebuilt);
 
   /// Prepares for the next backward pass.

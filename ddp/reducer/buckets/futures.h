@@ -16,8 +16,8 @@ Future completed_future(const at::Tensor& tensor);
 /// Starts a sum across ranks, in place.
 Future all_reduce(const at::Tensor& tensor, const ProcessGroup& group);
 
-/// Starts a mean across ranks, in place. Each rank divides first, as in
-/// Python's hooks.
+/// Starts a mean across ranks, in place. Each rank divides its tensor by the
+/// number of ranks before the sum, as in Python's hooks.
 Future all_reduce_mean(const at::Tensor& tensor, const ProcessGroup& group);
 
 /// Runs a hook inside another hook. The outer hook must divide for the inner

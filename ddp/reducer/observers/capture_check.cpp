@@ -22,8 +22,8 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       std::max(rebuild_.step().value_or(1), compared_steps_);
   DDP_CHECK(
       reduction.step > settles_after,
-      "capturing a CUDA graph: this is backward pass {}, and in the first {} "
-      "passes, the host determines the buckets and compares the ranks. Run {} "
+      "capturing a CUDA graph: this is backward pass {}, but up to backward "
+      "pass {}, the host determines the buckets and compares the ranks. Run {} "
       "or more backward passes before capturing",
       reduction.step,
       settles_after,

@@ -78,9 +78,9 @@ std::string first_line_of(const std::string& name, const std::string& path) {
   }
   if (status.st_uid != geteuid() && status.st_uid != 0) {
     usage_error(
-        name + ": other users can access it: it belongs to user " +
-        std::to_string(status.st_uid) + "; run chown " +
-        std::to_string(geteuid()) + " " + path);
+        name + ": it belongs to user " + std::to_string(status.st_uid) +
+        ", who can access it; run chown " + std::to_string(geteuid()) + " " +
+        path);
   }
   return read_first_line(file.get());
 }

@@ -9,11 +9,11 @@ namespace ddp {
 
 /// The data of a node that joins a job.
 struct NodeInfo {
-  std::string id; // drawn by its agent at each start
+  std::string id; // random, from its agent, new at each start
   std::string host; // for messages, and for the order of nodes
   std::string address; // the numeric address for other nodes
   int ranks = 1; // local ranks
-  /// --node-rank; -1 for any place.
+  /// --node-rank; -1 for any rank.
   int wanted_rank = -1;
   bool hosts_log = false;
   // Equal on all nodes of a job:

@@ -57,20 +57,23 @@ struct Staging::Cuda {
 at::Tensor Staging::input(const at::Tensor& tensor) {
   if (tensor.is_cpu()) {
     DDP_CHECK_VALUE(
-        !cuda_, "backend mpi: tensors must share one device, not CPU and GPU");
+        !cuda_,
+        "backend mpi: tensors must be on the same device, but are on {} and {}",
+        cuda_->device,
+        tensor.device());
     return tensor;
   }
   DDP_CHECK_VALUE(
       tensor.is_cuda(),
-      "backend mpi supports tensors on the CPU or a CUDA GPU, got a tensor on "
-      "{}",
+      "backend mpi supports tensors on the CPU or a CUDA GPU, but got a tensor "
+      "on {}",
       tensor.device());
   if (!cuda_) {
     cuda_ = std::make_shared<Cuda>(tensor.device());
   }
   DDP_CHECK_VALUE(
       tensor.device() == cuda_->device,
-      "backend mpi: tensors must share one device, not {} and {}",
+      "backend mpi: tensors must be on the same device, but are on {} and {}",
       cuda_->device,
       tensor.device());
   if (messages_ && cuda_aware()) {

@@ -200,8 +200,11 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
   DDP_CHECK_WITH(
       OutOfMemoryError,
       numel <= mapping_->size() / element,
-      "backend shm has no memory for a tensor of {} elements",
-      numel);
+      "backend shm cannot allocate a tensor of {} elements of {} bytes: the "
+      "shared memory of a group is limited to {} bytes",
+      numel,
+      element,
+      mapping_->size());
   const auto bytes = numel * element;
   auto offset = heap_.take(bytes);
   if (offset &&

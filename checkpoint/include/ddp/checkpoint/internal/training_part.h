@@ -59,9 +59,10 @@ DDP_API TrainingPart local_part(
     std::function<c10::IValue()> save,
     Plan load);
 
-/// A part with a separate state per rank. `derive` makes a state from a seed
-/// for a rank without a saved state; if `derive` is null, nothing is loaded on
-/// a different number of ranks.
+/// A part with a separate state per rank. For a rank without a saved state,
+/// `derive` returns a function that sets a state from a seed, unless several
+/// states were saved and all are equal: then that state is loaded. If `derive`
+/// is null, the part is loaded only on the number of ranks that saved it.
 DDP_API TrainingPart per_rank_part(
     const std::string& name,
     std::function<c10::IValue()> save,
