@@ -133,8 +133,9 @@ FOLDER_TEST("what a safetensors file cannot have is named") {
       Has("'a.b' is an undefined tensor"));
   CHECK_THAT(rejected(dict({{"a", "\xff"}})), Has("'a' is a string"));
   CHECK_THAT(
-      rejected(dict({{"a", c10::Device("cpu")}})), Has("'a' is a Device"));
-  CHECK_THAT(rejected(dict({{1.5, 1}})), Has("a key that is a Double"));
+      rejected(dict({{"a", c10::Device("cpu")}})),
+      Has("'a' is of type Device"));
+  CHECK_THAT(rejected(dict({{1.5, 1}})), Has("a key of type Double"));
   auto cycle = new_list();
   cycle.push_back(cycle);
   CHECK_THAT(rejected(cycle), Has("contain themselves"));

@@ -141,10 +141,13 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
   const auto of_parameter = [](const IValue& state, int64_t index) {
     return entry(state, "state", index).toGenericDict();
   };
-  reject(IValue(3), "it is not a dictionary");
+  reject(IValue(3), "the state is not a dictionary");
   reject(
       c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()),
-      "it has no 'param_groups'");
+      "the state has no 'param_groups'");
+  refuse_changed("group 0 has no 'params'", [&](IValue& state) {
+    (void)group_of(state).erase("params");
+  });
   refuse_changed("group 0: 'betas' is missing", [&](IValue& state) {
     (void)group_of(state).erase("betas");
   });

@@ -262,7 +262,7 @@ RANKS_TEST("a hook's result that does not fit the bucket is refused") {
     });
   };
   rejected("hook's result has 5 elements", completed(torch::zeros({5})));
-  rejected("hook's future contains a Int", completed(3));
+  rejected("hook's future contains a value of type Int", completed(3));
   rejected("result is an undefined tensor", completed(at::Tensor()));
   rejected("returned no future", Future());
   require_failure(

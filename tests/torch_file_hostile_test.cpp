@@ -161,7 +161,8 @@ TEST_CASE("Tensors stay within their storage") {
   CHECK(complaint(torch_file_of(tensor_of(kZero, kFour, kOne))).empty());
   CHECK(complaint(torch_file_of(tensor_of("K\4", "K\0\x85"s, kOne))).empty());
   check({
-      {tensor_of("K\1", kFour, kOne), "reaches element 5 of a storage of 4"},
+      {tensor_of("K\1", kFour, kOne),
+       "reaches element 5 of a storage of 4 elements"},
       {tensor_of("K\5", "K\0\x85"s, kOne), "reaches element 5"},
       {tensor_of(kZero, "K\2\x85", "K\4\x85"), "reaches element 5"},
       {tensor_of(integer(-1), kFour, kOne), "offset, found -1"},
@@ -224,9 +225,9 @@ TEST_CASE("Pickles that are no sense are refused") {
       {"cos", "a name does not end"},
       {"0", "the opcode 48"},
       {"\xff", "the opcode 255"},
-      {"}(G" + std::string(8, '\0') + "Nu", "a key that is a Double"},
-      {"}()Nu", "a key that is a Tuple"},
-      {"}(NNu", "a key that is a None"},
+      {"}(G" + std::string(8, '\0') + "Nu", "a key of type Double"},
+      {"}()Nu", "a key of type Tuple"},
+      {"}(NNu", "a key of type None"},
       {"}(K\1NK\1Nu", "the key 1 twice"},
       {"}(" + unicode("a") + "N" + unicode("a") + "Nu", "the key a twice"},
       {"N.", "1 bytes follow its end"},

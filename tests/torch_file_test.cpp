@@ -134,8 +134,8 @@ TEST_CASE("read_checkpoint_file refuses Python's other values") {
       {"meta", {"'torch._utils._rebuild_meta_tensor_no_storage'"}},
       {"module", {"'torch.nn.modules.linear.Linear'"}},
       {"defaultdict", {"'collections.defaultdict'"}},
-      {"float key", {"a key that is a Double"}},
-      {"tuple key", {"a key that is a Tuple"}},
+      {"float key", {"a key of type Double"}},
+      {"tuple key", {"a key of type Tuple"}},
       {"function", {"'torch.nn.functional.relu'"}},
   };
   const TemporaryFolder folder;
@@ -280,8 +280,8 @@ FOLDER_TEST("write_checkpoint_file refuses what no file can have") {
   };
   CHECK_THAT(rejected(at::Tensor()), Has("'x.0' is an undefined tensor"));
   CHECK_THAT(rejected("\xff"), Has("not UTF-8"));
-  CHECK_THAT(rejected(c10::Device("cpu")), Has("is a Device"));
-  CHECK_THAT(rejected(dict({{0.5, 1}})), Has("a key that is a Double"));
+  CHECK_THAT(rejected(c10::Device("cpu")), Has("is of type Device"));
+  CHECK_THAT(rejected(dict({{0.5, 1}})), Has("a key of type Double"));
   auto cycle = list({});
   cycle.push_back(cycle);
   cycle.push_back(cycle);

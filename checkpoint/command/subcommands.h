@@ -4,8 +4,9 @@
 
 namespace ddp::command {
 
-// Each function adds a subcommand to `app`. The subcommand writes its output to
-// standard output, sets the program's exit code, and throws errors.
+// Each function adds a subcommand to `app`. The subcommand writes to standard
+// output, and throws on failure. Only `verify` and `diff` set `exit_code`;
+// `verify` does not throw if a file is corrupt or missing.
 void add_inspect(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);

@@ -42,7 +42,7 @@ void check_value(const IValue& value, const std::string& place, int depth) {
     for_each_item(value, [&](const IValue& key, const IValue& item) {
       DDP_CHECK_TYPE(
           key.isString() || key.isInt(),
-          "{} has a key that is a {}; keys must be strings or integers",
+          "{} has a key of type {}; keys must be strings or integers",
           name,
           key.tagKind());
       DDP_CHECK_VALUE(
@@ -52,8 +52,8 @@ void check_value(const IValue& value, const std::string& place, int depth) {
   } else {
     DDP_CHECK_TYPE(
         value.isNone() || value.isBool() || value.isInt() || value.isDouble(),
-        "{} is a {}; a file can contain tensors, numbers, strings, none, "
-        "lists, tuples and dicts",
+        "{} is of type {}; a file can contain tensors, numbers, bools, "
+        "strings, None, lists, tuples and dicts",
         name,
         value.tagKind());
   }

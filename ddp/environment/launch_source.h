@@ -7,7 +7,8 @@ namespace ddp::detail {
 /// The source of this process's rank and the number of processes.
 struct LaunchSource {
   enum class Kind {
-    /// RANK and WORLD_SIZE, or the program, which also set the store's address.
+    /// RANK and WORLD_SIZE, or the program's options. The store's address is
+    /// also set explicitly.
     kExplicit,
     /// A launcher that does not set the store's address.
     kLauncher,

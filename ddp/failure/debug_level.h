@@ -15,7 +15,8 @@ enum class DebugLevel {
   kDetail
 };
 
-/// Throws `c10::ValueError` unless DDP_DEBUG is "off", "info" or "detail".
+/// Returns `kOff` if DDP_DEBUG is unset or empty. Throws `c10::ValueError` for
+/// a value other than "off", "info" or "detail".
 DebugLevel debug_level(const EnvironmentLookup& lookup = process_environment());
 
 } // namespace ddp::debug

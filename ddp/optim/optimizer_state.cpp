@@ -260,7 +260,7 @@ GenericDict saved_states(const Optimizer& optimizer) {
   return states;
 }
 
-GenericDict dict_at(const IValue& value, const char* what) {
+GenericDict dict_at(const IValue& value, const std::string& what) {
   DDP_CHECK_VALUE(
       value.isGenericDict(),
       "load_optimizer_state: invalid optimizer state: {} is not a dictionary",
@@ -268,11 +268,15 @@ GenericDict dict_at(const IValue& value, const char* what) {
   return value.toGenericDict();
 }
 
-IValue value_at(const GenericDict& dict, const char* name) {
+IValue value_at(
+    const GenericDict& dict,
+    const char* name,
+    const std::string& where) {
   const auto found = dict.find(name);
   DDP_CHECK_VALUE(
       found != dict.end(),
-      "load_optimizer_state: invalid optimizer state: it has no '{}'",
+      "load_optimizer_state: invalid optimizer state: {} has no '{}'",
+      where,
       name);
   return found->value();
 }
@@ -299,8 +303,8 @@ void parse_groups(
       saved.isList() ? std::to_string(saved.toListRef().size()) : "none");
   for (size_t i = 0; i < groups.size(); ++i) {
     const auto where = "group " + std::to_string(i);
-    const auto dict = dict_at(saved.toListRef()[i], where.c_str());
-    const auto indices = value_at(dict, "params");
+    const auto dict = dict_at(saved.toListRef()[i], where);
+    const auto indices = value_at(dict, "params", where);
     DDP_CHECK_VALUE(
         indices.isList() &&
             indices.toListRef().size() == groups[i].params().size(),
@@ -327,13 +331,15 @@ template <typename Kind>
 Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   Parsed<Kind> parsed;
   std::vector<int64_t> numbers;
-  const auto dict = dict_at(saved, "it");
+  const std::string whole = "the state";
+  const auto dict = dict_at(saved, whole);
   DDP_CHECK_VALUE(
       dict.find(detail::kShard) == dict.end(),
       "load_optimizer_state: the state is one rank's shard of a "
       "ZeroRedundancyOptimizer, which only that optimizer can load");
-  parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
-  const auto states = dict_at(value_at(dict, "state"), "'state'");
+  parse_groups(
+      optimizer, value_at(dict, "param_groups", whole), parsed, numbers);
+  const auto states = dict_at(value_at(dict, "state", whole), "'state'");
   const auto parameters = all_parameters(optimizer);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto found = states.find(numbers[i]);
@@ -342,7 +348,7 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
     }
     const auto where = "parameter " + std::to_string(i);
     LoadedFields fields(
-        dict_at(found->value(), where.c_str()),
+        dict_at(found->value(), where),
         where,
         parameters[i],
         detail::has_shape_of_parameter_v<typename Kind::State>);

@@ -20,9 +20,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <limits>
 #include <system_error>
@@ -72,8 +74,10 @@ void report_to_parent(int descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   DDP_CHECK(
       write(descriptor, "\n", 1) == 1,
-      "spawn: cannot report to process {}, which started this one",
-      getppid());
+      "spawn: cannot write to the report file of process {}, which started "
+      "this process: {}",
+      getppid(),
+      std::strerror(errno));
   detail::use_error_file(descriptor);
   detail::report_crashes();
   detail::report_uncaught(nullptr);

@@ -19,7 +19,8 @@ struct HostCommand {
 /// Draws the job's id and the port of the rendezvous if they are not given.
 std::vector<HostCommand> host_commands(const LaunchOptions& options);
 
-/// The output of --dry-run for these commands, one line each.
+/// The output of --dry-run: these commands, one per line, with secrets
+/// redacted.
 std::string describe_commands(const LaunchOptions& options);
 
 /// Starts a ddprun on each of --hosts, forwards their output and signals to

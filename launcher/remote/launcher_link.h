@@ -5,13 +5,15 @@
 
 namespace ddp {
 
-// A ddprun that a remote launcher starts reads from standard input: a number of
-// the remote launcher that is hidden from ranks, the secret (--token -), and
-// lines "signal N". End-of-file means that the remote launcher has ended.
+// A ddprun that was started by a remote launcher reads the following from
+// standard input: a random number, which is hidden from ranks; the secret
+// (--token -); and lines of the form "signal N". End-of-file means that the
+// remote launcher has ended.
 
 /// The first and the last line that a remotely launched ddprun prints. Without
 /// these lines, the output and the exit code are those of the remote shell. The
-/// lines contain the remote launcher's number, so that no rank can print them.
+/// lines contain the remote launcher's random number, so that no rank can print
+/// them.
 std::string started_mark(const std::string& number);
 std::string finished_mark(const std::string& number);
 

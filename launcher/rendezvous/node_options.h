@@ -36,7 +36,7 @@ struct NodeOptions {
   /// The bounds of --nnodes.
   int least = 1;
   int most = 1;
-  /// --node-rank; -1 for any place.
+  /// --node-rank; -1 if any rank is acceptable.
   int rank = -1;
   /// The endpoint of the job's log.
   std::string host;

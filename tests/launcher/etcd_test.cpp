@@ -11,7 +11,7 @@ namespace ddp::test::etcd_test {
 
 using namespace std::chrono_literals;
 
-/// An etcd of some members, on this host.
+/// An etcd cluster on this host.
 class Etcd {
  public:
   explicit Etcd(int size = 1, const std::string& options = "") {

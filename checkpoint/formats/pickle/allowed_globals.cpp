@@ -146,7 +146,7 @@ at::Tensor view_of(
   DDP_CHECK(
       last <= elements,
       "a tensor of sizes {} and strides {} at offset {} reaches element {} of "
-      "a storage of {}",
+      "a storage of {} elements",
       at::IntArrayRef(sizes),
       at::IntArrayRef(strides),
       offset,
@@ -176,7 +176,8 @@ PickleValue AllowedGlobals::find_class(
       "it refers to '{}.{}', which a state_dict does not need; nothing was "
       "executed. LoadOptions().strict(false) loads a module without such "
       "entries; or load the file with Python, if you trust it, and save only "
-      "tensors, numbers, strings, and lists, tuples and dicts of these",
+      "tensors, numbers, bools, strings, None, and lists, tuples and dicts of "
+      "these",
       module,
       name);
   arena_.charge(module.size() + name.size());

@@ -94,7 +94,7 @@ class TreeMaker {
     for (const auto& key : keys) {
       DDP_CHECK(
           key.isString() || key.isInt(),
-          "a dict has a key that is a {}; keys must be strings or integers",
+          "a dict has a key of type {}; keys must be strings or integers",
           key.tagKind());
     }
     arena_.charge(dict_slots(keys) * kDictSlotBytes);
@@ -123,8 +123,8 @@ c10::IValue make_tree(
   } catch (const Unreadable& unreadable) {
     DDP_THROW(
         Error,
-        "it is or contains {}; this library reads tensors, numbers, strings, "
-        "lists, tuples and dicts of them",
+        "it is or contains {}; this library reads tensors, numbers, bools, "
+        "strings, None, and lists, tuples and dicts of these",
         unreadable.kind);
   }
 }

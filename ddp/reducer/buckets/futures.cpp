@@ -65,8 +65,8 @@ at::Tensor result_of(c10::ivalue::Future& future) {
   }
   DDP_THROW(
       Error,
-      "the communication hook's future contains a {}, expected a tensor or a "
-      "list of one tensor",
+      "the communication hook's future contains a value of type {}, expected a "
+      "tensor or a list of one tensor",
       value.tagKind());
 }
 

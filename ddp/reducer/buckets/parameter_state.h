@@ -78,7 +78,8 @@ struct ParameterState {
   /// arrived.
   int task = -1;
   GradState grad_state = GradState::kPending;
-  /// A gradient with a graph (create_graph), which will get the mean's value.
+  /// A gradient with a graph (create_graph), whose values the mean will
+  /// replace.
   at::Tensor with_graph;
   /// The earlier gradient, in case the parameter is globally unused.
   at::Tensor before;

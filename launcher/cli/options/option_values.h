@@ -103,7 +103,9 @@ std::vector<RemoteHost> hosts_in_list(const OptionValue& value);
 /// starts a comment.
 std::vector<RemoteHost> hosts_in_file(const OptionValue& value);
 
-/// Checks the other options if hosts are given.
+/// Checks the options of a launch with --hosts or --hostfile, one of which must
+/// be given. Throws LaunchError (exit code 2) if both are given, if another
+/// option conflicts with them, or if localhost is among other hosts.
 void resolve_hosts(const GivenOptions& given, const LaunchOptions& options);
 
 } // namespace ddp

@@ -13,7 +13,7 @@ struct NodeInfo {
   std::string host; // for messages, and for the order of nodes
   std::string address; // the numeric address for other nodes
   int ranks = 1; // local ranks
-  /// --node-rank; -1 for any rank.
+  /// --node-rank; -1 if any rank is acceptable.
   int wanted_rank = -1;
   bool hosts_log = false;
   // Equal on all nodes of a job:

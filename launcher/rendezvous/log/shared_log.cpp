@@ -74,7 +74,7 @@ SharedLog::SharedLog(const std::string& program, const HelperOptions& options) {
   int ends[2];
   check_call(
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
-      "cannot open a socket for the rendezvous");
+      "cannot create a socket pair for the rendezvous helper");
   channel_ = FileDescriptor(ends[0]);
   const FileDescriptor helpers(ends[1]);
   enlarge_buffer(channel_.get());
