@@ -247,10 +247,10 @@ void CheckpointFolder::take(bool only_own_job) {
       job_in(found) != job_in(taken_by_);
   DDP_CHECK(
       !is_later && !is_another,
-      "checkpoints in '{}' are written by {}{}; this rank's DDP_EPOCH is {}), "
-      "which continues without this rank: nothing is written. End this rank",
+      "the checkpoint folder '{}' was taken over by {} ({}), but this rank's "
+      "DDP_EPOCH is {}. End this rank",
       path_,
-      is_later ? "a later epoch of this job (" : "another job (",
+      is_later ? "a later epoch of this job" : "another job",
       found,
       own);
   succeeds_ = succeeds_ || (is_same && found != own);

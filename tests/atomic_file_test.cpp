@@ -92,7 +92,8 @@ FOLDER_TEST("AtomicFile says what is wrong with a path") {
   if (::geteuid() != 0) {
     REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
     CHECK_THROWS_WITH(
-        AtomicFile(folder / "a.bin"), Has("Permission denied", "may write to"));
+        AtomicFile(folder / "a.bin"),
+        Has("Permission denied", "choose a writable folder"));
     REQUIRE(::chmod(folder.path().c_str(), 0700) == 0);
   }
   CHECK(folder.names() == std::set<std::string>{"file"});

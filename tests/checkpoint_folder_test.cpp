@@ -45,7 +45,7 @@ FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
   in_epoch("job:1", [&] {
     CHECK_THROWS_WITH(
         cut_off->save(20),
-        Has("are written by a later epoch of this job (job:2"));
+        Has("was taken over by a later epoch of this job (job:2"));
   });
   CHECK_FALSE(std::filesystem::exists(folder / "step-20.pt"));
   in_epoch("job:3", [&] { cut_off->save(21); }); // it is in the group again
@@ -57,7 +57,8 @@ FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
   in_epoch("next:1", [&] { next.save(22); });
   write_text(folder / ".epoch", "last:1");
   in_epoch("next:2", [&] {
-    CHECK_THROWS_WITH(next.save(23), Has("are written by another job (last:1"));
+    CHECK_THROWS_WITH(
+        next.save(23), Has("was taken over by another job (last:1"));
   });
 }
 

@@ -124,7 +124,9 @@ bool may_be_harmless(const Failure& failure) {
 /// The reason, and what to do about it.
 void require_reason(const std::string& seen, const Failure& failure) {
   const std::map<int, const char*> advice{
-      {ENOSPC, "free space"}, {EDQUOT, "free space"}, {EROFS, "may write to"}};
+      {ENOSPC, "free space"},
+      {EDQUOT, "free space"},
+      {EROFS, "choose a writable folder"}};
   const auto found = advice.find(failure.error);
   REQUIRE_THAT(
       seen, Has("rank 0 of 3", std::generic_category().message(failure.error)));

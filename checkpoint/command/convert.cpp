@@ -69,7 +69,8 @@ void convert(const ConvertOptions& options) {
 
 void add_convert(CLI::App& app, int& /*exit_code*/) {
   auto* command = app.add_subcommand(
-      "convert", "Writes a checkpoint in the format of another extension.");
+      "convert",
+      "Converts a checkpoint to the format that OUT's extension selects.");
   const auto options = std::make_shared<ConvertOptions>();
   command->add_option("IN", options->input)->required()->type_name("");
   command

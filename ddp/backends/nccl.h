@@ -15,8 +15,9 @@ struct UsableGpus {
   /// The bus address of each GPU, in CUDA's order. Two processes with the same
   /// address share the GPU, even if its index differs between them.
   std::vector<std::string> bus_addresses;
-  /// The reason why this process cannot use the host's GPUs; empty if the host
-  /// has no GPU.
+  /// The reason why this process cannot use the host's GPUs. Empty if the
+  /// process can, or if the host has neither an NVIDIA driver nor an NVIDIA
+  /// GPU; never empty in a build without CUDA.
   std::string note;
 };
 

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 
 namespace ddp::debug::flight_recorder {
 namespace {
@@ -116,7 +117,8 @@ void add_number(SignalSafeBuffer& text, const char* name, int64_t value) {
   text.add_number(static_cast<uint64_t>(value));
 }
 
-bool write_head(int file, const Recorder& recorder, const char* reason) {
+/// Returns 0, or an errno value.
+int write_head(int file, const Recorder& recorder, const char* reason) {
   char memory[8 * sizeof(recorder.failure)];
   SignalSafeBuffer text(memory, sizeof(memory));
   text.add("{\"ddp_flight_record\":1");
@@ -126,13 +128,13 @@ bool write_head(int file, const Recorder& recorder, const char* reason) {
   add_number(text, "process", recorder.owner);
   add_number(text, "time_ns", now_ns());
   add_text(text, "reason", recorder.failure[0] ? recorder.failure : reason);
-  return write_all(file, text.add(",\"collectives\":[").view()) == 0;
+  return write_all(file, text.add(",\"collectives\":[").view());
 }
 
-/// Omits an entry that is overwritten meanwhile.
-bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
+/// Omits an entry that is overwritten meanwhile. Returns 0, or an errno value.
+int write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   if (entry.number.load(std::memory_order_acquire) != number) {
-    return true;
+    return 0;
   }
   char memory[4096];
   SignalSafeBuffer text(memory, sizeof(memory));
@@ -152,24 +154,55 @@ bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   add_number(text, "began_ns", entry.began_ns);
   add_number(text, "ended_ns", entry.ended_ns);
   text.add('}');
-  return entry.number.load(std::memory_order_acquire) != number ||
-      write_all(file, text.view()) == 0;
+  return entry.number.load(std::memory_order_acquire) == number
+      ? write_all(file, text.view())
+      : 0;
 }
 
-bool write_record(int file, Recorder& recorder, const char* reason) {
-  bool good = write_head(file, recorder, reason);
+/// Returns 0, or an errno value.
+int write_record(int file, Recorder& recorder, const char* reason) {
+  int error = write_head(file, recorder, reason);
   uint64_t last = 0;
   {
     const Lock lock(recorder.busy, kAttemptsInHandler);
     last = recorder.last;
   }
   const uint64_t first = last > kCapacity ? last - kCapacity + 1 : 1;
-  for (uint64_t number = first; good && number <= last; ++number) {
+  for (uint64_t number = first; error == 0 && number <= last; ++number) {
     const Lock lock(recorder.busy, kAttemptsInHandler);
     const auto& entry = recorder.entries[number % kCapacity];
-    good = write_entry(file, entry, number, number == first);
+    error = write_entry(file, entry, number, number == first);
   }
-  return good && write_all(file, "\n]}\n") == 0;
+  return error != 0 ? error : write_all(file, "\n]}\n");
+}
+
+/// Null if nothing is recorded, or in a forked child process.
+Recorder* recorder_of_this_process() {
+  auto* recorder = current.load(std::memory_order_acquire);
+  return recorder && recorder->owner == getpid() ? recorder : nullptr;
+}
+
+/// Returns 0, or an errno value. Async-signal-safe.
+int write_file(Recorder& recorder, const char* reason) {
+  mkdir(recorder.folder, 0777); // if it was removed
+  // Several threads may dump at the same time.
+  char memory[sizeof(recorder.path) + 16];
+  SignalSafeBuffer draft(memory, sizeof(memory) - 1);
+  draft.add(recorder.path).add(".part").add_number(recorder.dumps++);
+  memory[draft.view().size()] = '\0';
+  const int file = open(memory, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) {
+    return errno;
+  }
+  int error = write_record(file, recorder, reason);
+  close(file);
+  if (error == 0 && rename(memory, recorder.path) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    unlink(memory);
+  }
+  return error;
 }
 
 void on_signal(int number) {
@@ -273,29 +306,13 @@ void is_now(uint64_t number, State state) noexcept {
 }
 
 void dump(const char* reason) noexcept {
-  auto* recorder = current.load(std::memory_order_acquire);
-  if (!recorder || recorder->owner != getpid()) {
-    return;
-  }
-  mkdir(recorder->folder, 0777); // if it was removed
-  // Several threads may dump at the same time.
-  char memory[sizeof(recorder->path) + 16];
-  SignalSafeBuffer draft(memory, sizeof(memory) - 1);
-  draft.add(recorder->path).add(".part").add_number(recorder->dumps++);
-  memory[draft.view().size()] = '\0';
-  const int file = open(memory, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) {
-    return;
-  }
-  const bool complete = write_record(file, *recorder, reason);
-  close(file);
-  if (!complete || rename(memory, recorder->path) != 0) {
-    unlink(memory);
+  if (auto* recorder = recorder_of_this_process()) {
+    write_file(*recorder, reason);
   }
 }
 
 std::string dump_for(const std::string& error) {
-  auto* recorder = current.load(std::memory_order_acquire);
+  auto* recorder = recorder_of_this_process();
   if (!recorder) {
     return "";
   }
@@ -305,8 +322,11 @@ std::string dump_for(const std::string& error) {
       copy(recorder->failure, error);
     }
   }
-  dump(error.c_str());
-  return std::string("; its last collectives are in ") + recorder->path;
+  const int failure = write_file(*recorder, error.c_str());
+  return failure == 0
+      ? std::string("; its last collectives are in ") + recorder->path
+      : std::string("; its last collectives cannot be written to ") +
+          recorder->path + ": " + std::generic_category().message(failure);
 }
 
 } // namespace ddp::debug::flight_recorder

@@ -42,8 +42,9 @@ void is_now(uint64_t number, State state) noexcept;
 void dump(const char* reason) noexcept;
 
 /// Same as above, for an operation that has failed. `error` remains the reason
-/// in the record even if the process crashes later. Returns text with the path
-/// for the end of the error message, or an empty string.
+/// in the record even if the process crashes later. Returns text for the end of
+/// the error message: the file's path, or the reason why the file cannot be
+/// written; empty if nothing is recorded, or in a forked child process.
 std::string dump_for(const std::string& error);
 
 /// Same as above, and marks the call as failed.

@@ -35,7 +35,7 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
 void check_scale(double scale) {
   DDP_CHECK_VALUE(
       scale > 0 && std::isfinite(scale),
-      "GradScaler: the scale is {}, expected a number > 0",
+      "GradScaler: the scale is {}, expected a finite number > 0",
       scale);
 }
 

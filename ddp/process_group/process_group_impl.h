@@ -81,7 +81,7 @@ struct ProcessGroupImpl {
   std::shared_ptr<backends::mpi::Communicator> communicator;
   /// The number of groups made from this group; the same on all ranks.
   int64_t children = 0;
-  /// Whether the group was split, so its parts may average separately.
+  /// Whether the group was split: its parts may then average separately.
   bool is_split = false;
   /// The number of Reducers on this group; the same on all ranks.
   int64_t reducers = 0;

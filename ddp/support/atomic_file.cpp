@@ -68,7 +68,7 @@ std::string write_advice(int error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return "; choose a folder that this user may write to";
+      return "; choose a writable folder";
     case ENOSPC:
     case EDQUOT:
       return "; free space, or choose another disk (the new file needs space "

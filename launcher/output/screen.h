@@ -18,7 +18,8 @@ namespace ddp {
 /// other stream reports the loss. Not thread-safe.
 class Screen {
  public:
-  /// A stream with more unwritten bytes than this number wants no more lines.
+  /// The number of unwritten bytes from which `wants_more` returns false,
+  /// unless the stream is stalled.
   static constexpr size_t kMaxWaiting = 1024 * 1024;
 
   /// If a terminal accepts no output for `patience` (Ctrl-S), the ranks' lines
@@ -29,7 +30,7 @@ class Screen {
   /// Whether text on this stream can be overwritten.
   bool is_terminal(Stream stream) const;
 
-  /// Whether the stream wants lines now. add() accepts lines in any case.
+  /// Whether the caller should add lines now. add() accepts lines in any case.
   bool wants_more(Stream stream) const;
 
   /// Adds a piece of a line from `source`, any number >= 0 that identifies the

@@ -173,7 +173,8 @@ std::string timeout_text(const JobReport& report) {
   for (const RankEnd& end : report.ranks) {
     std::string where = position(end);
     if (where.empty()) {
-      where = end.step ? ", before its first step" : ", does not use ddp";
+      where = end.step ? ", before its first step"
+                       : ", has not called init_process_group";
     }
     text += "\n  " + name(end) + ":" + where.substr(1);
     if (end.error) {

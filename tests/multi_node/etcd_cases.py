@@ -111,7 +111,7 @@ def etcd_fenced_rank_0(nodes, etcd):
     nodes.hosts.mend(0)
     with open(healed, "x"):
         nodes.wait_for("cannot save alone:", 0, 40)
-    nodes.require_said("are written by a later epoch of this job", 0)
+    nodes.require_said("was taken over by a later epoch of this job", 0)
     nodes.finish((1, 2), 0, 90)
     nodes.finish([0], 75, 10)
     require_all_seen(nodes, (1, 2), 12)

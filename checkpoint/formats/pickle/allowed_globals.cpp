@@ -74,7 +74,8 @@ int64_t reach(
   overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
   DDP_CHECK(
       !overflow,
-      "sizes {} and strides {} at offset {} exceed 63 bits",
+      "a tensor of sizes {} and strides {} at offset {} exceeds 2^63 - 1 bytes "
+      "at 16 bytes per element",
       at::IntArrayRef(sizes),
       at::IntArrayRef(strides),
       offset);
@@ -137,7 +138,8 @@ at::Tensor view_of(
   const auto strides = expect_sizes(arguments[3], "a tensor's stride");
   DDP_CHECK(
       sizes.size() == strides.size(),
-      "a tensor has sizes {}, but strides {}",
+      "a tensor has sizes {} and strides {}, expected as many strides as "
+      "sizes",
       at::IntArrayRef(sizes),
       at::IntArrayRef(strides));
   const auto elements =
@@ -232,7 +234,7 @@ PickleValue AllowedGlobals::new_object(
   const auto& global = *expect<const PickleGlobal*>(type, "a type");
   DDP_CHECK(
       global.meaning == PickleMeaning::kArchive,
-      "it has an object of the class '{}', which this library does not read",
+      "it has an instance of the class '{}', which this library does not read",
       global.name);
   check_count(expect<PickleTuple>(arguments, "a tuple").items, 0, 0);
   PickleDict archive;

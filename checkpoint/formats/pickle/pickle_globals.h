@@ -36,11 +36,11 @@ const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name);
 
-/// Python's name of the dtype, "float32"; empty if there is none.
+/// Python's name of the dtype, such as "float32"; empty if there is none.
 std::string python_dtype(c10::ScalarType dtype);
 
-/// The class of storages of this dtype, "FloatStorage"; empty if the storages
-/// are untyped.
+/// The name of the storage class for this dtype, such as "FloatStorage"; empty
+/// if storages of this dtype are untyped.
 std::string python_storage(c10::ScalarType dtype);
 
 } // namespace ddp::detail

@@ -18,7 +18,8 @@ namespace ddp {
 class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
-  /// Updates the parameters. Returns the result of `closure`.
+  /// Updates the parameters. Returns the result of `closure`, or an undefined
+  /// tensor if there is none.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -28,7 +29,8 @@ class DDP_API Adam : public torch::optim::Adam {
 class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
-  /// Updates the parameters. Returns the result of `closure`.
+  /// Updates the parameters. Returns the result of `closure`, or an undefined
+  /// tensor if there is none.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -46,7 +48,8 @@ class DDP_API AdamW : public torch::optim::AdamW {
 class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
-  /// Updates the parameters. Returns the result of `closure`.
+  /// Updates the parameters. Returns the result of `closure`, or an undefined
+  /// tensor if there is none.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -55,7 +58,8 @@ class DDP_API FusedSGD : public torch::optim::SGD {
 class DDP_API FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
-  /// Updates the parameters. Returns the result of `closure`.
+  /// Updates the parameters. Returns the result of `closure`, or an undefined
+  /// tensor if there is none.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -63,7 +67,8 @@ class DDP_API FusedAdam : public torch::optim::Adam {
 class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
-  /// Updates the parameters. Returns the result of `closure`.
+  /// Updates the parameters. Returns the result of `closure`, or an undefined
+  /// tensor if there is none.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 

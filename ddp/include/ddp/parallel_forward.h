@@ -22,7 +22,7 @@ inline constexpr int64_t kAllRanks = -1;
 /// `tensor_split`: shares differ by at most one row, and longer shares are
 /// first. Two ranks thus split 3 rows as 2 + 1, and ranks after the last row
 /// get no rows. A share is contiguous, on `group.device()`, in separate memory;
-/// in a group of one it may share the input's memory.
+/// in a group of one, it may alias the input.
 ///
 /// Collective. `root`'s device must have memory for the whole input. Throws
 /// `c10::ValueError` with the same text on all ranks if `root`'s input is
@@ -47,7 +47,7 @@ DDP_API at::Tensor scatter(
 /// on any device, with any strides. Dtypes and all sizes but the first must
 /// agree. An undefined share counts as empty; if all are undefined, so is the
 /// result. The result is contiguous, on `group.device()`, in separate memory;
-/// in a group of one it may share the input's memory.
+/// in a group of one, it may alias `share`.
 ///
 /// Collective. Only ranks that get the result need memory for the result.
 /// Throws `c10::ValueError` with the same text on all ranks if shares do not

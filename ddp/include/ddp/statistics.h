@@ -93,7 +93,8 @@ struct BucketTimes {
   std::optional<Duration> waited; ///< The time when that wait ended.
 };
 
-/// The times of one backward pass; a time is unset if its event did not occur.
+/// The times of one backward pass, measured from the first gradient. A time is
+/// unset if its event did not occur.
 struct Timeline {
   /// The number of the reduction, counted from 1.
   int64_t step = 0;
@@ -101,9 +102,10 @@ struct Timeline {
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
-  /// The time when the wrapper's last forward pass began; negative.
+  /// The time when the wrapper's last forward pass began: negative, since the
+  /// pass precedes the first gradient.
   std::optional<BucketTimes::Duration> forward_began;
-  /// The time when the wrapper's last forward pass ended; negative.
+  /// The time when that forward pass ended; also negative.
   std::optional<BucketTimes::Duration> forward_ended;
   /// The time when this rank had all its gradients; on a GPU, when they were
   /// queued.

@@ -24,8 +24,8 @@ class ModuleMembership final : public ReductionObserver {
   /// the module: its layer was replaced, and the new parameter is not averaged.
   void on_computed(const Reduction& reduction) override;
 
-  /// The module's parameters that have trained without a Reducer and are not
-  /// `known`.
+  /// The module's parameters that have a gradient but no Reducer, and are not
+  /// among `known`.
   NamedTensors added(const std::vector<at::Tensor>& known) const;
 
  private:

@@ -117,7 +117,7 @@ std::string NodeStateMachine::awaited() const {
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
   if (state_ == State::kProbation) {
-    return text_ + " (unless its nodes do not respond)";
+    return "waiting to see whether the job's nodes still respond: " + text_;
   }
   const Phase phase = log_.phase;
   if (phase == Phase::kEnded) {

@@ -29,8 +29,8 @@ class Staging {
   /// Call this after the last tensor.
   void close();
 
-  /// Whether MPI may start, because earlier work on the caller's stream is
-  /// complete.
+  /// Whether earlier work on the caller's stream is complete, so that MPI may
+  /// start.
   bool ready() const;
 
   /// Starts the copies back. Call this once, after MPI has completed.

@@ -43,8 +43,8 @@ class DDP_API ForwardState {
   /// Makes backward passes through these outputs communicate.
   void anchor(const OutputAnchors& outputs);
 
-  /// Makes each later backward pass communicate, as with an attached Reducer,
-  /// since the tensors of an output cannot be visited.
+  /// For an output type whose tensors cannot be visited: makes each later
+  /// backward pass communicate, as with an attached Reducer.
   void anchor_unseen();
 
   Reducer& reducer() {

@@ -53,7 +53,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// The epoch that was last set or loaded; initially 0.
   int64_t epoch() const;
 
-  /// The number of samples that this rank draws in (the rest of) the epoch.
+  /// This rank's number of samples from the loop's start to the epoch's end.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given. After a state was
