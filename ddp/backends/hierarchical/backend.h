@@ -53,6 +53,13 @@ class Backend final : public ForwardingBackend {
       at::Tensor&,
       const c10d::AllgatherOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
+  /// Sends complex numbers as pairs of real ones: gloo sends only those.
+  WorkPtr alltoall_base(
+      at::Tensor& output,
+      at::Tensor& input,
+      std::vector<int64_t>& output_sizes,
+      std::vector<int64_t>& input_sizes,
+      const c10d::AllToAllOptions& options) override;
 
  private:
   /// Throws if the backend is broken.

@@ -78,6 +78,21 @@ Backend::WorkPtr Backend::all_gather(
   });
 }
 
+Backend::WorkPtr Backend::alltoall_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_sizes,
+    std::vector<int64_t>& input_sizes,
+    const c10d::AllToAllOptions& options) {
+  const auto real = [](const at::Tensor& tensor) {
+    return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  };
+  auto real_output = real(output);
+  auto real_input = real(input);
+  return ForwardingBackend::alltoall_base(
+      real_output, real_input, output_sizes, input_sizes, options);
+}
+
 at::Tensor Backend::row(
     const char* name,
     const at::Tensor& tensor,
