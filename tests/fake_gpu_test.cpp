@@ -276,6 +276,38 @@ FAKE_GPU_TEST("a model on two devices is averaged on both") {
   }
 }
 
+FAKE_GPU_TEST("a sharded optimizer steps a model on two devices") {
+  const auto make = [] {
+    torch::manual_seed(1);
+    auto net = std::make_shared<TwoPartNet>();
+    net->second->to(fake_gpu::kDevice);
+    return net;
+  };
+  const auto sharded = make();
+  const auto plain = make();
+  const Reducer reducer(sharded, gpu_group);
+  const Reducer plain_reducer(plain, gpu_group);
+  const torch::optim::AdamOptions options(1e-2);
+  ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
+      sharded->parameters(), gpu_group, options);
+  torch::optim::Adam expected(plain->parameters(), options);
+  for (int step = 0; step < 3; ++step) {
+    for (const auto& net : {sharded, plain}) {
+      net->zero_grad();
+      net->forward(batch(group, step, 6)).pow(2).mean().backward();
+    }
+    optimizer.step();
+    expected.step();
+    for (size_t i = 0; i < plain->parameters().size(); ++i) {
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(torch::equal(
+          fake_gpu::on_cpu(sharded->parameters()[i]),
+          fake_gpu::on_cpu(plain->parameters()[i])));
+    }
+  }
+  REQUIRE(optimizer.state().size() < expected.state().size());
+}
+
 /// A net of complex and real parameters.
 struct ComplexNet : torch::nn::Module {
   torch::Tensor weight = register_parameter(

@@ -216,6 +216,31 @@ RANKS_TEST("a program's own collectives take part in a join", 4) {
   REQUIRE(equal_on_all(group, net->weight.detach()));
 }
 
+RANKS_TEST("several joinables end early, or have no join, together", {3, 4}) {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  SampleCount count(group);
+  const Join::Joinables joinables{count, reducer.joinable()};
+  {
+    Join off(group, joinables, JoinOptions().enable(false));
+    count.add(1);
+    loss_of(net, 1).backward();
+  }
+  int64_t steps = 0;
+  const auto train = [&] {
+    Join join(group, joinables, JoinOptions().throw_on_early_termination(true));
+    for (; steps < 2 + group.rank(); ++steps) {
+      count.add(1);
+      loss_of(net, 1).backward();
+    }
+  };
+  REQUIRE_THROWS_AS(train(), EarlyTermination);
+  REQUIRE(steps == 2);
+  REQUIRE(count.total == 3 * group.size());
+  REQUIRE(count.root == -1); // no end was reached
+  REQUIRE(net->weight.grad().item<float>() == 3);
+}
+
 TEST_CASE("a group of one joins nobody") {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, ProcessGroup());

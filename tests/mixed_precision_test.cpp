@@ -70,16 +70,24 @@ TEST_CASE("an autocast guard does not keep a weight from before the step") {
 }
 
 RANKS_TEST("a Reducer averages single precision under autocast") {
-  const Twins<UnevenNet> twins(group);
-  for (int step = 0; step < 3; ++step) {
-    const auto input = batch(group, step, 7);
+  Twins<UnevenNet> twins(group);
+  for (int step = 0; step < 4; ++step) {
+    const auto backward = [&](int64_t number) {
+      const auto input = batch(group, number, 7);
+      twins.backward([&](UnevenNet& net) {
+        const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+        const auto loss = net.forward(input).sum();
+        REQUIRE(loss.scalar_type() == torch::kBFloat16);
+        return loss;
+      });
+    };
     twins.reset();
-    twins.backward([&](UnevenNet& net) {
-      const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
-      const auto loss = net.forward(input).sum();
-      REQUIRE(loss.scalar_type() == torch::kBFloat16);
-      return loss;
-    });
+    if (step % 2 == 1) { // accumulates
+      const auto guard = twins.reducer.no_sync();
+      backward(step + 10);
+      backward(step + 20);
+    }
+    backward(step);
     twins.check();
     for (const auto& parameter : twins.net->parameters()) {
       REQUIRE(parameter.grad().scalar_type() == torch::kFloat);

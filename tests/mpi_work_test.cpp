@@ -75,10 +75,11 @@ TEST_CASE("an operation that is left in flight does not keep the job alive") {
 
 TEST_CASE("a monitored barrier names the ranks that do not come") {
   mpi_ranks_that_leave(4, [] {
-    const auto backend = mpi_backend();
     const auto whole = mpi_backend();
-    check_monitored_barrier(backend);
-    whole->barrier({})->wait();
+    for (const bool wait_all_ranks : {true, false}) {
+      check_monitored_barrier(mpi_backend(), wait_all_ranks);
+      whole->barrier({})->wait();
+    }
   });
 }
 
@@ -237,6 +238,8 @@ MPI_TEST("communicators split and tell each other texts", 4) {
     Tensors sums{torch::full({10}, double(rank))};
     backend->allreduce(sums)->wait();
     REQUIRE(sums[0].eq(6).all().item<bool>());
+    check_reduce(backend, {Kind::SUM, Kind::MIN, Kind::MAX});
+    check_sparse_rows(backend);
   }
   REQUIRE_THROWS_AS(world->split(-2, 0), c10::ValueError);
   // Groups can be created and destroyed repeatedly.

@@ -73,8 +73,40 @@ RANKS_TEST("all_gather takes uneven tensors, scalars and strings") {
   REQUIRE(scalars[2].item<double>() == 20.0);
   const auto texts = group.all_gather(std::string(rank, 'x'));
   REQUIRE(texts == std::vector<std::string>{"", "x", "xx"});
-  const auto wrong = rank == 1 ? torch::zeros({2, 3}) : torch::zeros({2, 2});
-  REQUIRE_THROWS_WITH(group.all_gather(wrong), Has("trailing sizes"));
+  for (const auto& other :
+       {torch::zeros({2, 3}), torch::zeros({2, 2}, torch::kDouble)}) {
+    const auto wrong = rank == 1 ? other : torch::zeros({2, 2});
+    REQUIRE_THROWS_WITH(
+        group.all_gather(wrong), Has("dtype or trailing sizes"));
+  }
+}
+
+RANKS_TEST("collectives take tensors with gaps, in inference mode too") {
+  const auto rank = group.rank();
+  const auto values = [](int64_t r) { return torch::arange(24) + 100 * r; };
+  const std::vector<std::function<torch::Tensor(const torch::Tensor&)>> views{
+      [](const auto& all) {
+        return all.view({4, 6}).t();
+      },
+      [](const auto& all) { return all.slice(0, 1, 24, 5); },
+      [](const auto& all) {
+        return all.view({2, 3, 4}).select(2, 1);
+      }};
+  for (const bool inference : {false, true}) {
+    const c10::InferenceMode guard(inference);
+    for (const auto& view : views) {
+      const auto gathered = group.all_gather(view(values(rank)));
+      for (int64_t r = 0; r < 3; ++r) {
+        REQUIRE(gathered[r].equal(view(values(r))));
+      }
+      auto sum = view(values(rank));
+      group.all_reduce(sum);
+      REQUIRE(sum.equal(view(3 * torch::arange(24) + 300)));
+      auto sent = view(values(rank));
+      group.broadcast(sent, 1);
+      REQUIRE(sent.equal(view(values(1))));
+    }
+  }
 }
 
 RANKS_TEST("broadcast sends tensors and strings from any root") {
@@ -106,6 +138,21 @@ RANKS_TEST("a duplicate's collectives do not mix with the original's") {
   b.wait();
   REQUIRE(first.item<double>() == 3);
   REQUIRE(second.item<double>() == 30);
+}
+
+RANKS_TEST("a hundred duplicates of a group are used at once") {
+  std::vector<ProcessGroup> groups;
+  std::vector<torch::Tensor> sums;
+  std::vector<Work> works;
+  for (int i = 0; i < 100; ++i) {
+    groups.push_back(group.duplicate());
+    sums.push_back(torch::full({3}, group.rank() + i));
+    works.push_back(groups.back().all_reduce_async(sums.back()));
+  }
+  for (int i = 99; i >= 0; --i) {
+    works[i].wait();
+    REQUIRE(sums[i].eq(3 + 3 * i).all().item<bool>());
+  }
 }
 
 RANKS_TEST("a group that the program has already is used") {

@@ -65,6 +65,18 @@ TEST_CASE("shares of any length are joined by 4 ranks") {
   ranks(4, check_uneven_shares);
 }
 
+RANKS_TEST("parts of the ranks scatter and gather as all ranks do", 4) {
+  const auto rank = group.rank();
+  for (const auto& part :
+       {group.split(rank == 1 ? -1 : 0), group.split(0, -rank)}) {
+    if (part.size() > 1) {
+      check_contents(part);
+      check_uneven_shares(part);
+    }
+  }
+  group.barrier(); // rank 0 serves the store of all parts
+}
+
 MPI_TEST("tensors are scattered and gathered over MPI") {
   const auto group = mpi_group();
   check_contents(group);

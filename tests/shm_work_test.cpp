@@ -98,17 +98,20 @@ SHM_TEST("shared memory: a wait takes no processor", 4) {
 SHM_TEST(
     "shared memory: a monitored barrier names the ranks that do not come",
     4) {
-  backend->monitoredBarrier({}, false);
-  c10d::BarrierOptions options;
-  options.timeout = milliseconds(500);
-  if (group.rank() % 2 == 0) {
-    REQUIRE_THAT(
-        error_after(
-            group.rank() == 0 ? milliseconds(490) : milliseconds(0),
-            [&] { backend->monitoredBarrier(options, true); }),
-        Has(", waiting for ranks 1,3"));
+  for (const bool wait_all_ranks : {true, false}) {
+    const auto own = backend_of(whole.duplicate());
+    own->monitoredBarrier({}, wait_all_ranks);
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds(500);
+    if (group.rank() % 2 == 0) {
+      REQUIRE_THAT(
+          error_after(
+              group.rank() == 0 ? milliseconds(490) : milliseconds(0),
+              [&] { own->monitoredBarrier(options, wait_all_ranks); }),
+          Has(", waiting for ranks 1,3"));
+    }
+    whole.barrier();
   }
-  whole.barrier();
 }
 
 SHM_TEST("shared memory: memory of tensors is given back", 2) {

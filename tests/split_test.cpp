@@ -1,3 +1,4 @@
+#include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
 
 #include <ddp/process_group/collective_wait.h>
@@ -75,6 +76,25 @@ RANKS_TEST("parts are split and duplicated like the whole", 4) {
     REQUIRE(!three.store()->check({"key"}));
   }
   group.barrier(); // rank 0 serves the store of all parts
+}
+
+TEST_CASE("parts reduce to one rank and sum sparse tensors as the whole does") {
+  for (const char* backend : {"gloo", "shm"}) {
+    ranks(4, [backend] {
+      const auto group =
+          init_process_group(ProcessGroupOptions().backend(backend));
+      const auto rank = group.rank();
+      for (const auto& part :
+           {group.split(rank == 1 ? -1 : 0), group.split(0, -rank)}) {
+        if (part.size() > 1) {
+          const auto own = part.c10d()->getBackend(c10::kCPU);
+          check_reduce(own, {Kind::SUM, Kind::MIN, Kind::MAX});
+          check_sparse_rows(own);
+        }
+      }
+      group.barrier(); // rank 0 serves the store of all parts
+    });
+  }
 }
 
 RANKS_TEST("halves train apart, each with a Reducer of its own", 4) {

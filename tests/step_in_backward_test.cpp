@@ -98,6 +98,27 @@ RANKS_TEST("a step in backward has the bits of one after it", {3, 4}) {
   }
 }
 
+RANKS_TEST("an optimizer of some parameters steps in backward", {3, 4}) {
+  for (const auto& make : makers()) {
+    const Make of_wide = [&make](const torch::nn::Module& net) {
+      return make(*net.children()[1]);
+    };
+    const auto options = ReducerOptions().bucket_cap_mb(0.1);
+    Run<UnevenNet> inside(group, of_wide, true, options);
+    Run<UnevenNet> after(group, of_wide, false, options);
+    const auto start = inside.net->wide->bias.detach().clone();
+    for (int64_t step = 0; step < 4; ++step) {
+      inside.train(batch(group, step, 7));
+      after.train(batch(group, step, 7));
+      REQUIRE(inside.has_bits_of(after));
+      // These gradients accumulate: no optimizer clears them.
+      REQUIRE(inside.net->first->weight.grad().equal(
+          after.net->first->weight.grad()));
+    }
+    REQUIRE(!inside.net->wide->bias.equal(start));
+  }
+}
+
 RANKS_TEST("a step in backward where ranks use different parameters") {
   for (const auto& make : makers()) {
     Run<BranchNet> inside(group, make, true);

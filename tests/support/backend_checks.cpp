@@ -71,36 +71,44 @@ void check_lists(const BackendPtr& backend) {
   REQUIRE(same(part[0], all[rank] * size));
 }
 
-void check_all_to_all(const BackendPtr& backend) {
+} // namespace
+
+void check_all_to_all(
+    const BackendPtr& backend,
+    torch::ScalarType dtype,
+    bool with_lists) {
   const int64_t rank = backend->getRank();
   const int64_t size = backend->getSize();
-  // Rank i has i + j rows of 2 for rank j.
-  const auto value = [](int64_t from, int64_t to) {
-    return torch::full({from + to, 2}, double(10 * from + to));
-  };
-  Tensors inputs;
-  Tensors expected;
-  std::vector<int64_t> lengths;
-  for (int64_t other = 0; other < size; ++other) {
-    inputs.push_back(value(rank, other));
-    expected.push_back(value(other, rank));
-    lengths.push_back(rank + other);
+  for (const bool equal : {false, true}) {
+    const auto rows = [&](int64_t from, int64_t to) {
+      const auto value = 10 * from + to + 1;
+      const auto tensor = torch::full({equal ? 3 : from + to, 2}, value, dtype);
+      return c10::isComplexType(dtype) ? tensor * c10::complex<double>(1, 2)
+                                       : tensor;
+    };
+    Tensors inputs;
+    Tensors expected;
+    Tensors outputs;
+    std::vector<int64_t> lengths; // empty if all are equal
+    for (int64_t other = 0; other < size; ++other) {
+      inputs.push_back(rows(rank, other));
+      expected.push_back(rows(other, rank));
+      outputs.push_back(torch::empty_like(expected.back()));
+      if (!equal) {
+        lengths.push_back(rank + other);
+      }
+    }
+    auto input = torch::cat(inputs);
+    auto output = torch::zeros_like(input);
+    auto output_lengths = lengths; // gloo takes both lists away
+    backend->alltoall_base(output, input, output_lengths, lengths, {})->wait();
+    REQUIRE(same(output, torch::cat(expected)));
+    if (with_lists) {
+      backend->alltoall(outputs, inputs, {})->wait();
+      REQUIRE(same(torch::cat(outputs), torch::cat(expected)));
+    }
   }
-  Tensors outputs;
-  for (const auto& tensor : expected) {
-    outputs.push_back(torch::empty_like(tensor));
-  }
-  backend->alltoall(outputs, inputs, {})->wait();
-  for (int64_t i = 0; i < size; ++i) {
-    REQUIRE(same(outputs[i], expected[i]));
-  }
-  auto input = torch::cat(inputs);
-  auto output = torch::empty_like(torch::cat(expected));
-  backend->alltoall_base(output, input, lengths, lengths, {})->wait();
-  REQUIRE(same(output, torch::cat(expected)));
 }
-
-} // namespace
 
 void check_any_dtype(const BackendPtr& backend) {
   const int64_t rank = backend->getRank();
@@ -143,7 +151,10 @@ void check_any_dtype(const BackendPtr& backend) {
 
 void check_movement(const BackendPtr& backend) {
   check_lists(backend);
-  check_all_to_all(backend);
+  for (const auto dtype :
+       {torch::kFloat, torch::kComplexFloat, torch::kComplexDouble}) {
+    check_all_to_all(backend, dtype);
+  }
   check_any_dtype(backend);
 }
 
@@ -267,11 +278,13 @@ void check_failed(c10d::Work& work, const BackendPtr& backend) {
       Has("the group has already failed: all_reduce"));
 }
 
-void check_monitored_barrier(const BackendPtr& backend) {
+void check_monitored_barrier(const BackendPtr& backend, bool wait_all_ranks) {
   backend->monitoredBarrier({}, false);
   c10d::BarrierOptions options;
   options.timeout = std::chrono::milliseconds(500);
-  const auto barrier = [&] { backend->monitoredBarrier(options, true); };
+  const auto barrier = [&] {
+    backend->monitoredBarrier(options, wait_all_ranks);
+  };
   if (backend->getRank() == 0) {
     REQUIRE_THAT(
         error_after(std::chrono::milliseconds(490), barrier),

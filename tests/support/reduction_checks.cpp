@@ -83,21 +83,6 @@ void check_rounding(const BackendPtr& backend) {
   }
 }
 
-void check_reduce(const BackendPtr& backend) {
-  const auto all = values_of_all(backend->getSize(), 100);
-  const auto& own = all[backend->getRank()];
-  for (int root = 0; root < backend->getSize(); ++root) {
-    Tensors tensors{own.clone()};
-    c10d::ReduceOptions options;
-    options.rootRank = root;
-    options.reduceOp = Kind::AVG;
-    backend->reduce(tensors, options)->wait();
-    REQUIRE(same(
-        tensors[0],
-        backend->getRank() == root ? reduced(all, Kind::AVG) : own));
-  }
-}
-
 /// A sparse tensor of `sizes` with values at `count` random places, some of
 /// which coincide if there are few places.
 torch::Tensor draw(
@@ -133,12 +118,50 @@ bool order_shows(const BackendPtr& backend, const torch::Tensor& tensor) {
 
 } // namespace
 
+void check_reduce(const BackendPtr& backend, const std::vector<Kind>& kinds) {
+  const auto all = values_of_all(backend->getSize(), 100);
+  const auto& own = all[backend->getRank()];
+  for (const auto kind : kinds) {
+    const auto expected = reduced(all, kind);
+    for (int root = 0; root < backend->getSize(); ++root) {
+      INFO("operation " << int(kind) << ", root " << root);
+      Tensors tensors{own.clone()};
+      c10d::ReduceOptions options;
+      options.rootRank = root;
+      options.reduceOp = kind;
+      backend->reduce(tensors, options)->wait();
+      if (backend->getRank() == root) {
+        REQUIRE(same(tensors[0], expected));
+      } else if (backend->getBackendName() != "gloo") {
+        REQUIRE(same(tensors[0], own));
+      }
+    }
+  }
+}
+
 void check_same_sparse(const torch::Tensor& a, const torch::Tensor& b) {
   REQUIRE(a.is_sparse());
   REQUIRE(a.sizes() == b.sizes());
   REQUIRE(a.is_coalesced() == b.is_coalesced());
   REQUIRE(same(a._indices(), b._indices()));
   REQUIRE(same(a._values(), b._values()));
+}
+
+void check_sparse_rows(const BackendPtr& backend) {
+  const auto rows = [](int64_t rank) {
+    return torch::sparse_coo_tensor(
+        torch::tensor({{rank, rank + 1}}),
+        values_of(rank, 6).view({2, 3}),
+        {10, 3});
+  };
+  auto expected = torch::zeros({10, 3});
+  for (int64_t rank = 0; rank < backend->getSize(); ++rank) {
+    expected += rows(rank).to_dense();
+  }
+  Tensors tensors{rows(backend->getRank())};
+  const auto work = backend->allreduce(tensors, {});
+  work->wait();
+  REQUIRE(torch::equal(work->result()[0].to_dense(), expected));
 }
 
 void check_sparse_sums(const BackendPtr& backend, const BackendPtr& gloo) {
@@ -180,7 +203,7 @@ void check_reductions(const BackendPtr& backend) {
   check_dtypes_of_arithmetic(backend);
   check_other_dtypes(backend);
   check_rounding(backend);
-  check_reduce(backend);
+  check_reduce(backend, {Kind::SUM, Kind::MIN, Kind::MAX, Kind::AVG});
 }
 
 } // namespace ddp::test
