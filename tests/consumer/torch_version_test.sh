@@ -51,10 +51,14 @@ mkdir -p "$work/user"
 cat >"$work/user/CMakeLists.txt" <<'EOF'
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
+if(CMAKE_VERSION VERSION_LESS 4)
+  cmake_policy(VERSION 3.0) # of the many projects that ask for an old CMake
+endif()
 find_package(ddp REQUIRED COMPONENTS ${components})
 get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)
 get_target_property(flags ddp::torch INTERFACE_COMPILE_OPTIONS)
 message(STATUS "targets: ${libraries}, flags: ${flags}")
+message(STATUS "of the project: ${TORCH_LIBRARIES}")
 EOF
 
 configure() { # CMAKE_ARGUMENT...; sets `output`, and is true if that succeeds
@@ -85,8 +89,13 @@ for version in 2.11.0 2.11.3; do
   make_torch "$version"
   configure -DTorch_DIR="$torch/share/cmake/Torch" ||
     fail "LibTorch $version was refused by a ddp built against 2.11.0"
-  says 'targets: own_torch, flags: -DFLAG_OF_LIBTORCH;-DANOTHER'
+  says 'targets: own_torch, flags: -DFLAG_OF_LIBTORCH;-DANOTHER' \
+    'of the project: own_torch'
 done
+touch "$torch/lib/libc10_cuda.so"
+configure -DTorch_DIR="$torch/share/cmake/Torch" ||
+  fail 'a LibTorch with CUDA was refused by a ddp without CUDA'
+says 'targets: ddp::torch_cpu,' 'of the project: ddp::torch'
 for version in 2.10.0 2.12.0 2.1.0 3.11.0; do
   make_torch "$version"
   refuses "LibTorch $version" 'built against LibTorch 2.11.0' \
