@@ -28,7 +28,10 @@ from programs import PROGRAMS, provide
 
 HERE = pathlib.Path(__file__).resolve().parent
 MAX_ADDED = 12
-LOSS_TOLERANCE = 1e-4  # relative; sums of gradients are rounded differently
+# Sums are rounded differently; after more steps, one activation at the kink of a
+# ReLU or a max-pool makes larger differences.
+STEPS_COMPARED = 50
+LOSS_TOLERANCE = 1e-5  # relative
 TIMEOUT_SECONDS = 600
 RANKS = (1, 2, 3)
 HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
@@ -167,7 +170,7 @@ def loss_difference(program, runs):
         each = [program.losses(folder, rank) for rank in range(ranks)]
         expect(len(set(map(len, each))) == 1 and each[0],
                f"ranks printed {[len(x) for x in each]} losses, see {folder}")
-        means[ranks] = [sum(step) / ranks for step in zip(*each)]
+        means[ranks] = [sum(step) / ranks for step in zip(*each)][:STEPS_COMPARED]
     alone = means[1]
     expect(len(set(map(len, means.values()))) == 1 and alone[0] != alone[-1],
            f"the numbers of losses differ: {means}")
