@@ -198,7 +198,7 @@ TEST_CASE("safetensors says what is wrong with a file") {
   CHECK_THAT(
       complaint(path), Has("its header has 16 bytes, but only 2 follow"));
   write_text(path, std::string(20, 'x'));
-  CHECK_THAT(complaint(path), Has("the format allows 100000000"));
+  CHECK_THAT(complaint(path), Has("the format allows at most 100000000"));
   CHECK_THAT(complaint(folder / "no"), Has("No such file"));
   CHECK_THAT(complaint(folder.path()), Has("directory"));
 }

@@ -133,7 +133,8 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
       larger.load_state_dict(state),
       Has("length is 20 in the state and 21 in this sampler"));
   DistributedSampler other(20, 2, 0, SamplerOptions().seed(1));
-  REQUIRE_THROWS_WITH(other.load_state_dict(state), Has("seed was 0"));
+  REQUIRE_THROWS_WITH(
+      other.load_state_dict(state), Has("seed is 0 in the state"));
   REQUIRE_THROWS_WITH(
       other.load_state_dict(State()), Has("invalid sampler state"));
   EvaluationSampler another(20, 2, 0);
@@ -143,7 +144,7 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   DistributedWeightedSampler weighted(torch::ones({4}), 20, 2, 0);
   DistributedWeightedSampler otherwise(torch::arange(4.0), 20, 2, 0);
   REQUIRE_THROWS_WITH(
-      otherwise.load_state_dict(weighted.state_dict()), Has("weights was"));
+      otherwise.load_state_dict(weighted.state_dict()), Has("weights is"));
 }
 
 TEST_CASE("EvaluationSampler gives each sample to one rank") {

@@ -143,7 +143,8 @@ TEST_CASE("what a stream cannot be is refused") {
       sampler.next(1), Has("epoch -1 of 9 samples is negative"));
   StreamSampler endless(3, 0);
   REQUIRE_THROWS_WITH(
-      endless.load_state_dict(sampler.state_dict()), Has("length was 9 there"));
+      endless.load_state_dict(sampler.state_dict()),
+      Has("length is 9 in the state"));
 }
 
 } // namespace ddp::test::stream_sampler_test
