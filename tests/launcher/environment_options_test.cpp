@@ -82,10 +82,10 @@ TEST_CASE("every option of the docs is in --help, once", "[unit]") {
       CAPTURE(form);
       CHECK(names.insert(form).second);
       CHECK(
-          count_of(help, "  " + form + " ") +
+          count_of(help, "\n  " + form + " ") +
               count_of(help, ", " + form + " ") +
-              count_of(help, "  " + form + ",") +
-              count_of(help, "  " + form + "\n") ==
+              count_of(help, "\n  " + form + ",") +
+              count_of(help, "\n  " + form + "\n") ==
           1);
     }
   }
