@@ -11,10 +11,12 @@ batch, and checks that the losses agree, that all ranks have equal parameters,
 that a run of 3 processes that was killed by signal 9 and resumed ends with the
 same bits, and that Python reads the weights.
 
-With --form alone, checks the patches themselves.
+Needs Debian's dataset-fashion-mnist, libeigen3-dev and libopenmpi-dev, and no
+network. With --form alone, checks the patches themselves.
 """
 
 import argparse
+import hashlib
 import os
 import pathlib
 import re
@@ -50,11 +52,17 @@ def patch_of(program):
     return HERE / f"{program.name}.patch"
 
 
+def originals(program):
+    """{file: hash of its blob} of the version that the patch changes."""
+    text = patch_of(program).read_text()
+    return {name: blob for blob, name in re.findall(
+        r"^index ([0-9a-f]{40})\.\.[0-9a-f]{40} \d+\n--- a/(.*)$", text, re.M)}
+
+
 def added_lines(program):
     """Counts the patch's added lines, and checks its form."""
     left = [0, 0]  # lines of the hunk that are still to come, old and new
     added = 0
-    blobs = []
     text = patch_of(program).read_text()
     for line in text.splitlines():
         hunk = HUNK.match(line)
@@ -64,9 +72,8 @@ def added_lines(program):
             added += line[0] == "+"
         elif hunk:
             left = [int(count or 1) for count in hunk.groups()]
-        elif line.startswith("index "):
-            blobs += re.findall(r"^index ([0-9a-f]{40})\.\.", line)
-    expect(left == [0, 0] and blobs, f"{program.name}.patch is incomplete")
+    expect(left == [0, 0] and len(originals(program)) == text.count("\ndiff "),
+           f"{program.name}.patch is incomplete")
     expect(f"{program.repository} at {program.commit}" in text,
            f"{program.name}.patch does not name its version")
     expect(added <= MAX_ADDED, f"{program.name}.patch adds {added} lines")
@@ -88,6 +95,10 @@ def build(program, checkout, work, prefix):
     source = work / "source"
     shutil.copytree(checkout / program.folder, source, symlinks=True,
                     ignore=shutil.ignore_patterns(".git", "build"))
+    for name, blob in originals(program).items():
+        text = (source / name).read_bytes()
+        found = hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
+        expect(found == blob, f"{name} is not that of {program.commit}")
     call(["git", "apply", patch_of(program)], source,
          env={**os.environ, "GIT_CEILING_DIRECTORIES": str(work)})
     for name, old, new in program.settings:
