@@ -1,7 +1,8 @@
 // Trains on numbered samples and counts how often each one was seen in each
 // epoch, even if ranks are lost meanwhile: in checkpoints in a folder or, if
-// FOLDER is "-", in processes that outlive changes of nodes. Run:
-// elastic_trainer FOLDER EPOCHS SAMPLES PAUSE_MS
+// FOLDER is "-", in processes that outlive changes of nodes. If the variable
+// STOP_SIGNAL is set, also SIGTERM makes it save and exit with 3, as SIGUSR1
+// does. Run: elastic_trainer FOLDER EPOCHS SAMPLES PAUSE_MS
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -22,6 +23,7 @@
 namespace {
 
 constexpr int64_t kSaveEvery = 5;
+constexpr int kStopped = 3; // not 0: the training is to be started again
 
 struct Arguments {
   std::string folder;
@@ -34,11 +36,18 @@ void pause(int64_t milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// The same on all ranks.
+// The same on all ranks. A rank's last batch may have one sample, of which
+// BatchNorm needs several values for each channel.
 torch::nn::Sequential make_net(const ddp::ProcessGroup& group) {
   ddp::manual_seed(7, group);
   return torch::nn::Sequential(
-      torch::nn::Linear(1, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
+      torch::nn::Linear(1, 32),
+      torch::nn::Unflatten(torch::nn::UnflattenOptions(1, {8, 4})),
+      torch::nn::BatchNorm1d(8),
+      torch::nn::ReLU(),
+      ddp::SyncBatchNorm1d(torch::nn::BatchNormOptions(8), group),
+      torch::nn::Flatten(),
+      torch::nn::Linear(32, 1));
 }
 
 auto make_loader(int64_t samples, const ddp::ProcessGroup& group) {
@@ -54,11 +63,12 @@ struct Training {
   Training(ddp::ProcessGroup ranks, const Arguments& given)
       : arguments(given), group(std::move(ranks)) {
     state.add("net", net).add("optimizer", optimizer).add("loader", *loader);
-    state.add("reducer", reducer).add("step", step).add("seen", seen);
+    state.add("scheduler", scheduler).add("reducer", reducer);
+    state.add("step", step).add("seen", seen);
   }
 
   /// Calls `after_step` with the number of times that this rank saw each sample
-  /// in the step.
+  /// in the step, until it returns false.
   template <typename AfterStep>
   void run(AfterStep after_step) {
     for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
@@ -70,13 +80,16 @@ struct Training {
             .mean()
             .backward();
         optimizer.step();
+        scheduler.step();
         auto own = torch::zeros_like(seen);
         own[epoch].index_add_(
             0,
             batch.data.flatten().to(torch::kLong),
             torch::ones({batch.data.numel()}, torch::kLong));
         ++step;
-        after_step(own);
+        if (!after_step(own)) {
+          return;
+        }
       }
     }
   }
@@ -89,10 +102,13 @@ struct Training {
   }
 
   size_t hash_of_weights() const {
+    auto all = net->parameters();
+    const auto statistics = net->buffers();
+    all.insert(all.end(), statistics.begin(), statistics.end());
     std::string bytes;
-    for (const auto& weights : net->parameters()) {
+    for (const auto& values : all) {
       bytes.append(
-          static_cast<const char*>(weights.data_ptr()), weights.nbytes());
+          static_cast<const char*>(values.data_ptr()), values.nbytes());
     }
     return std::hash<std::string>()(bytes);
   }
@@ -114,9 +130,8 @@ struct Training {
   ddp::ProcessGroup group;
   torch::nn::Sequential net = make_net(group);
   ddp::Reducer reducer{net, group};
-  torch::optim::SGD optimizer{
-      net->parameters(),
-      torch::optim::SGDOptions(1e-3).momentum(0.9)};
+  torch::optim::Adam optimizer{net->parameters(), 1e-3};
+  torch::optim::StepLR scheduler{optimizer, 20, 0.9};
   decltype(make_loader(0, group)) loader =
       make_loader(arguments.samples, group);
   torch::Tensor seen =
@@ -140,26 +155,33 @@ void save_alone(Training& training, const char* sign) {
   }
 }
 
-void train(const Arguments& arguments) {
+// The exit code.
+int train(const Arguments& arguments) {
   Training training(ddp::init_process_group(), arguments);
   const auto& group = training.group;
   ddp::CheckpointManager checkpoints(arguments.folder, training.state, group);
   checkpoints.load();
-  if (group.rank() == 0) {
-    std::printf(
-        "resumes from step %" PRId64 " with %" PRId64 " ranks\n",
-        training.step,
-        static_cast<int64_t>(group.size()));
-  }
+  ddp::print(
+      group,
+      "resumes from step ",
+      training.step,
+      " with ",
+      group.size(),
+      " ranks");
+  ddp::StopSignal stop(
+      group, {SIGUSR1, std::getenv("STOP_SIGNAL") ? SIGTERM : SIGUSR2});
+  bool stops = false;
   auto fresh = torch::zeros_like(training.seen);
   try {
     training.run([&](const torch::Tensor& own) {
       fresh.add_(own);
-      if (training.step % kSaveEvery == 0) {
+      stops = stop.requested();
+      if (stops || training.step % kSaveEvery == 0) {
         training.count_seen(fresh);
         checkpoints.save(training.step);
       }
       pause(arguments.pause_ms);
+      return !stops;
     });
   } catch (const c10::DistError&) {
     if (const auto* sign = std::getenv("SAVE_ALONE_AFTER")) {
@@ -167,8 +189,13 @@ void train(const Arguments& arguments) {
     }
     throw;
   }
+  if (stops) {
+    ddp::print(group, "stopped at step ", training.step);
+    return kStopped;
+  }
   training.count_seen(fresh);
   training.report();
+  return 0;
 }
 
 void say(const char* what, const Training& training) {
@@ -195,6 +222,7 @@ void train_in_process(ddp::ElasticRun& run, const Arguments& arguments) {
     say("did", training);
     pause(arguments.pause_ms);
     run.step();
+    return true;
   });
   training.report();
 }
@@ -212,6 +240,6 @@ int main(int, char** argv) {
     ddp::elastic(
         [&](ddp::ElasticRun& run) { train_in_process(run, arguments); });
   } else {
-    train(arguments);
+    return train(arguments);
   }
 }

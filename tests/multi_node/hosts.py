@@ -148,6 +148,19 @@ class Hosts:
                 "rate", f"{megabits}mbit", "burst",
                 f"{burst or max(32, megabits // 2)}kb", "latency", "1s")
 
+    def speed_up(self, host):
+        command("tc", "qdisc", "delete", "dev", self.cable(host), "root")
+
+    def lose(self, host, percent):
+        """Drops this part of the packets that reach the host; needs nft."""
+        self.command(
+            host, "nft", "add table inet lossy; add chain inet lossy packets "
+            "{ type filter hook input priority 0; }; add rule inet lossy "
+            f"packets numgen random mod 100 < {percent} drop")
+
+    def lose_none(self, host):
+        self.command(host, "nft", "delete table inet lossy")
+
     def bytes_sent(self, host, network=0):
         counts = json.loads(command("ip", "-json", "-statistics", "link",
                                     "show", "dev", self.cable(host, network)))

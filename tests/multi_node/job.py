@@ -98,9 +98,9 @@ def ranks(hosts, counts, words, **variables):
         for rank, (host, local) in enumerate(places)])
 
 
-def mpirun(hosts, ranks, words, **variables):
+def mpirun(hosts, ranks, words, count=None, **variables):
     """A process that is Open MPI's, which starts so many ranks on each host,
-    with these variables."""
+    or on the first `count`, with these variables."""
     if not shutil.which("mpirun") or "Open MPI" not in command(
             "mpirun", "--version"):
         skip("there is no Open MPI")
@@ -110,6 +110,7 @@ def mpirun(hosts, ranks, words, **variables):
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
          "plm_rsh_agent", AGENT_LINK, "--mca", "orte_tmpdir_base", "/dev/shm",
          "--mca", "btl_tcp_if_include", "eth0", "--host",
-         ",".join(f"n{host}:{ranks}" for host in range(len(hosts.holders))),
+         ",".join(f"n{host}:{ranks}" for host in
+                 range(count or len(hosts.holders))),
          *[word for name in variables for word in ("-x", name)], *words],
         {"HOLDERS": " ".join(map(str, hosts.holders)), **variables})
