@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -59,6 +60,22 @@ int gettimeofday(timeval* __restrict now, void* __restrict zone) noexcept {
     now->tv_sec += shift();
   }
   return result;
+}
+
+// LibTorch waits until times of this clock, which the kernel does not shift.
+int pthread_cond_timedwait(
+    pthread_cond_t* condition,
+    pthread_mutex_t* mutex,
+    const timespec* until) {
+  using Wait = decltype(pthread_cond_timedwait);
+  static auto* const real = reinterpret_cast<Wait*>(
+      dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2"));
+  static auto* const other = next<Wait>("pthread_cond_timedwait");
+  timespec shifted = *until;
+  if (shifted.tv_sec > 1000000000) { // else, of a monotonic clock
+    shifted.tv_sec -= shift();
+  }
+  return (real != nullptr ? real : other)(condition, mutex, &shifted);
 }
 
 time_t time(time_t* result) noexcept {
