@@ -260,4 +260,34 @@ STARTED_TEST("a watch that has nothing to do ends at once", 2, kPrompt) {
   REQUIRE(seconds_since(start) < 10); // 40 intervals
 }
 
+/// A store whose host is lost once `silent` is set: requests get no answer.
+class SilentStore : public CountingStore {
+ public:
+  using CountingStore::CountingStore;
+
+  bool check(const std::vector<std::string>& keys) override {
+    while (silent) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return CountingStore::check(keys);
+  }
+
+  std::atomic<bool> silent{false};
+};
+
+TEST_CASE("a store that does not answer is not waited for again and again") {
+  const auto store =
+      c10::make_intrusive<SilentStore>(c10::make_intrusive<c10d::HashStore>());
+  const auto failures = detail::FailureStore::open(store, 1, 3, false);
+  REQUIRE(failures);
+  failures->report("", "before", detail::Failure::Kind::kOwn);
+  store->silent = true;
+  const auto start = Clock::now();
+  for (int i = 0; i < 6; ++i) { // each would wait for five seconds
+    failures->report("", "meanwhile", detail::Failure::Kind::kOwn);
+  }
+  REQUIRE(seconds_since(start) < 10);
+  store->silent = false;
+}
+
 } // namespace ddp::test::watchdog_test

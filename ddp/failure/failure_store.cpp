@@ -2,7 +2,7 @@
 
 #include <common/host_name.h>
 #include <common/poll_until.h>
-#include <ddp/support/detached_task.h>
+#include <ddp/failure/failure_store_connection.h>
 #include <ddp/support/no_dns_guard.h>
 
 #include <nlohmann/json.hpp>
@@ -21,14 +21,11 @@ using nlohmann::json;
 
 constexpr const char* kList = "failures";
 constexpr const char* kWarning = "notice";
-constexpr auto kAnswerTime = std::chrono::seconds(1);
 // For requests that are made once: to connect, and to report this rank's own
 // reason, which other ranks get only from this report.
 constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kAckTime = std::chrono::seconds(2);
 constexpr auto kAckInterval = std::chrono::milliseconds(10);
-// If the store does not answer, at most this number of threads wait.
-constexpr int kMaxPending = 8;
 // Every rank reads the whole list.
 constexpr size_t kMaxText = 4096;
 
@@ -117,43 +114,6 @@ bool concerns(const std::string& failed, const std::string& scope) {
 }
 
 } // namespace
-
-/// Outlives the failure store if a request hangs.
-struct FailureStore::Connection {
-  c10::intrusive_ptr<c10d::Store> store;
-  std::atomic<int> pending{0};
-  std::atomic<bool> lost{false};
-
-  /// Runs `request` on a separate thread. Returns its result if it is in time.
-  template <typename Request>
-  static auto ask(
-      const std::shared_ptr<Connection>& connection,
-      Request request,
-      std::chrono::seconds time = kAnswerTime)
-      -> std::optional<decltype(request(*connection->store))> {
-    using Result = decltype(request(*connection->store));
-    if (connection->lost || connection->pending >= kMaxPending) {
-      return std::nullopt;
-    }
-    try {
-      auto task = std::make_shared<std::packaged_task<Result()>>(
-          [connection, request] { return request(*connection->store); });
-      auto result = task->get_future();
-      start_detached([connection, task] {
-        ++connection->pending;
-        (*task)();
-        --connection->pending;
-      });
-      if (result.wait_for(time) == std::future_status::ready) {
-        return result.get();
-      }
-    } catch (const c10::DistError&) {
-      connection->lost = true; // another request would fail, and log it
-    } catch (const std::exception&) { // e.g. no thread: the store may work
-    }
-    return std::nullopt;
-  }
-};
 
 std::shared_ptr<FailureStore> FailureStore::open(
     const c10::intrusive_ptr<c10d::Store>& store,
