@@ -3,7 +3,7 @@
 import math
 from html import escape
 
-ROW, LEFT, RIGHT, WIDTH, TOP, BOTTOM = 18, 260, 60, 860, 46, 30
+ROW, LEFT, RIGHT, WIDTH, TOP, BOTTOM = 18, 330, 30, 900, 46, 30
 COLORS = ("#2a6f97", "#c1121f", "#588157")
 TICKS = [m * 10.0**p for p in range(-6, 7) for m in (1, 2, 5)]
 
