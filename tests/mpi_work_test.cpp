@@ -215,6 +215,14 @@ TEST_CASE("MPI that ddp initialised ends with the process") {
   host("none", "early");
 }
 
+// By default, Open MPI's algorithm takes three times as long between hosts.
+MPI_TEST("Open MPI reduces by Rabenseifner's algorithm", 2) {
+  mpi::library().world(std::chrono::minutes(1));
+  const auto* chosen = std::getenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm");
+  REQUIRE(chosen != nullptr);
+  REQUIRE(std::string(chosen) == "3");
+}
+
 MPI_TEST("communicators split and tell each other texts", 4) {
   REQUIRE(mpi::unavailable().empty());
   REQUIRE(!mpi::library().initialized());

@@ -121,20 +121,6 @@ def hierarchical(program):
     assert seconds < 8, f"the others took {seconds:.1f} s to fail"
 
 
-def mpi_traffic(program):
-    """Over MPI, ranks of two hosts send little more than hierarchical sums."""
-    hosts = Hosts(2)
-    sent = {}
-    for backend in ("hierarchical", "mpi"):
-        before = hosts.bytes_sent(0) + hosts.bytes_sent(1)
-        with Job([mpirun(hosts, 2, [program, "30"], OMP_NUM_THREADS="1",
-                         DDP_TIMEOUT=str(TIMEOUT), DDP_BACKEND=backend,
-                         DDP_DEVICE="cpu")]) as job:
-            hashes(job, ["0 of 2", "1 of 2"] * 2)
-        sent[backend] = hosts.bytes_sent(0) + hosts.bytes_sent(1) - before
-    print(sent, flush=True)
-    assert sent["mpi"] < 1.5 * sent["hierarchical"], sent
-
 
 def lost_host(program, host, reason, named_by):
     """All fail within the timeout where a host is cut off; the ranks
