@@ -32,7 +32,8 @@ void measure_memory(const Arguments& arguments);
 /// Measures the costs of many ranks on one host: ranks SIZE BACKEND PORT
 void measure_ranks(const Arguments& arguments);
 
-/// Measures all-reduces and steps between hosts for wire.py: wire MBIT LAST_SIZE|all
+/// Measures all-reduces and steps between hosts for wire.py: wire MBIT
+/// LAST_SIZE|all
 void measure_wire(const Arguments& arguments);
 
 } // namespace bench

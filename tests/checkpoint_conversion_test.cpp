@@ -120,7 +120,8 @@ FOLDER_TEST("an entry of a training is converted") {
       trouble({"convert", path, out, "--entry", "modl"}),
       Has("no entry 'modl'; it has model, epoch"));
   CHECK_THAT(
-      trouble({"convert", path, out, "--flat"}), Has("'epoch' is not a tensor"));
+      trouble({"convert", path, out, "--flat"}),
+      Has("'epoch' is not a tensor"));
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
       Has("unknown extension; use .pt"));
