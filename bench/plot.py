@@ -1,7 +1,8 @@
 """Pictures of results, as SVG: a row for each case, with its quartiles."""
 
 import math
-from html import escape
+
+from scaling.plot import line, text
 
 ROW, LEFT, RIGHT, WIDTH, TOP, BOTTOM = 18, 330, 30, 900, 46, 30
 COLORS = ("#2a6f97", "#c1121f", "#588157")
@@ -42,12 +43,8 @@ PLOTS = {
 }
 
 
-def element(tag, words="", **attributes):
-    text = "".join(
-        f' {name.replace("_", "-")}="{value}"'
-        for name, value in attributes.items()
-    )
-    return f"<{tag}{text}>{escape(words)}</{tag}>"
+def circle(x, y, color):
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
 
 
 class Plot:
@@ -64,7 +61,7 @@ class Plot:
 
     def x(self, value):
         share = math.log(value / self.low) / math.log(self.high / self.low)
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def axis(self):
         ticks = [t for t in TICKS if self.low <= t <= self.high]
@@ -73,41 +70,34 @@ class Plot:
         bottom = self.height - BOTTOM
         for tick in ticks:
             x, color = self.x(tick), "#888" if tick == 1 else "#ddd"
-            yield element(
-                "line", x1=x, x2=x, y1=TOP - 4, y2=bottom, stroke=color
-            )
-            label = {"x": x, "y": bottom + 16, "text_anchor": "middle"}
-            yield element("text", f"{tick:g}", **label)
+            yield line(x, TOP - 4, x, bottom, color)
+            yield text(x, bottom + 16, f"{tick:g}", text_anchor="middle")
 
     def legend(self):
-        yield element("text", self.title, x=8, y=18, font_weight="bold")
+        yield text(8, 18, self.title, font_weight="bold")
         x = LEFT
         for color, name in zip(COLORS, self.figures.values()):
-            yield element("circle", cx=x, cy=30, r=4, fill=color)
-            yield element("text", name, x=x + 8, y=34)
+            yield circle(x, 30, color)
+            yield text(x + 8, 34, name)
             x += 160
 
     def cases(self):
         for place, row in enumerate(self.rows):
             y = TOP + ROW * place + ROW / 2
-            yield element(
-                "text", row["name"], x=LEFT - 8, y=y + 4, text_anchor="end"
-            )
+            yield text(LEFT - 8, y + 4, row["name"], text_anchor="end")
             for color, key in zip(COLORS, self.figures):
                 if key not in row:
                     continue
                 low, high = row.get(key + "_quartiles", [row[key]] * 2)
-                ends = {"x1": self.x(low), "x2": self.x(high)}
-                yield element("line", y1=y, y2=y, stroke=color, **ends)
-                center = self.x(row[key])
-                yield element("circle", cx=center, cy=y, r=4, fill=color)
+                yield line(self.x(low), y, self.x(high), y, color)
+                yield circle(self.x(row[key]), y, color)
 
     def svg(self):
         start = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
             f'height="{self.height}" font-family="sans-serif" font-size="12">'
         )
-        white = element("rect", width="100%", height="100%", fill="white")
+        white = '<rect width="100%" height="100%" fill="white"/>'
         parts = [start, white, *self.legend(), *self.axis(), *self.cases()]
         return "\n".join([*parts, "</svg>\n"])
 

@@ -58,8 +58,7 @@ NotFinite count_not_finite(const at::Tensor& values) {
     return count_not_finite(values.to(at::kFloat)); // few operators support it
   }
   // Unlike a sum, extremes do not overflow; a NaN makes both of them NaN.
-  const auto [low, high] =
-      at::aminmax(values.is_complex() ? at::view_as_real(values) : values);
+  const auto [low, high] = at::aminmax(as_real(values));
   if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) {
     return {};
   }

@@ -1,6 +1,7 @@
 #include <ddp/optimizers.h>
 
 #include <ddp/internal/check.h>
+#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 
@@ -10,12 +11,8 @@
 namespace ddp {
 namespace {
 
+using detail::as_real;
 using torch::optim::Optimizer;
-
-/// Treats complex numbers as pairs.
-at::Tensor as_real(const at::Tensor& tensor) {
-  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
-}
 
 template <typename State>
 State& state_of(

@@ -142,8 +142,7 @@ std::vector<at::Tensor> gather_uneven(
   auto padded = tensor.new_zeros(sizes);
   padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
   // Not every backend gathers complex numbers.
-  auto gathered = detail::gather_equal(
-      group, tensor.is_complex() ? at::view_as_real(padded) : padded);
+  auto gathered = detail::gather_equal(group, detail::as_real(padded));
   for (int64_t r = 0; r < group.size; ++r) {
     if (tensor.is_complex()) {
       gathered[r] = at::view_as_complex(gathered[r]);

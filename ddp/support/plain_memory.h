@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/view_as_real.h>
 
 namespace ddp::detail {
 
@@ -18,6 +19,11 @@ inline bool has_plain_memory(const at::Tensor& tensor) {
 inline at::Tensor with_plain_memory(const at::Tensor& tensor) {
   return tensor._is_zerotensor() ? tensor.clone()
                                  : tensor.resolve_conj().resolve_neg();
+}
+
+/// A view of complex numbers as pairs of real numbers; other tensors unchanged.
+inline at::Tensor as_real(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
 } // namespace ddp::detail

@@ -1,4 +1,5 @@
-"""bench/run.py says by its exit code whether all cases ran.
+"""bench/run.py says by its exit code whether all cases ran, and draws pictures;
+./dev bench knows its groups.
 
 run_test.py SOURCE_FOLDER
 """
@@ -6,6 +7,7 @@ run_test.py SOURCE_FOLDER
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ import tempfile
 PROGRAM = """#!/bin/sh
 case " $0 $* " in
   *"FAILING"*) echo "out of order"; exit 3 ;;
+  *" step "*) echo '{"name": "mlp200", "seconds": 1.0, "ratio_python": 0.5}' ;;
   *" process_step "*) echo '{"seconds": 1.0}' ;;
   */ddprun*_launch_worker*) printf '%32d' > "$DDP_BENCH_STARTED_PIPE" ;;
   *_launch_worker*) printf '%16d' > "$DDP_BENCH_STARTED_PIPE" ;;
@@ -40,6 +43,9 @@ def run(source, failing):
         )
         results = build / "bench/results.json"
         cases = json.loads(results.read_text()) if results.exists() else None
+        if cases:
+            steps = build / "bench/plots/steps.svg"
+            expect(">mlp200<" in steps.read_text(), "no picture of steps", done)
         return done, cases
 
 
@@ -50,6 +56,11 @@ def expect(condition, what, done):
 
 def main():
     source = pathlib.Path(sys.argv[1])
+    run_py = (source / "bench/run.py").read_text()
+    groups = re.findall(r'^    "(\w+)": \[Bench\.', run_py, re.M)
+    accepted = " | ".join(groups) + ")\n"
+    if len(groups) < 8 or accepted not in (source / "dev").read_text():
+        sys.exit(f"./dev bench does not accept the groups {groups}")
     done, cases = run(source, failing="nothing fails")
     expect(done.returncode == 0, "no case failed: expected exit code 0", done)
     failed = cases and cases.get("failed", [])

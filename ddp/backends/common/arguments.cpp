@@ -44,12 +44,12 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
       "{} expects dense tensors without gaps; got a tensor of layout {}, sizes "
-      "{}{}() on it first",
+      "{}{}; call {} on it first",
       over(name),
       tensor.layout(),
       tensor.sizes(),
-      strided ? c10::str(" and strides ", tensor.strides(), "; call contiguous")
-              : "; call to_dense");
+      strided ? c10::str(" and strides ", tensor.strides()) : "",
+      strided ? "contiguous()" : "to_dense()");
   DDP_CHECK_VALUE(
       detail::has_plain_memory(tensor),
       "{} got a tensor with the conjugate or negative bit set: pass "

@@ -4,6 +4,7 @@
 #include <ddp/backends/hierarchical/backend.h>
 
 #include <ddp/internal/check.h>
+#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 
@@ -84,11 +85,8 @@ Backend::WorkPtr Backend::alltoall_base(
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
     const c10d::AllToAllOptions& options) {
-  const auto real = [](const at::Tensor& tensor) {
-    return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
-  };
-  auto real_output = real(output);
-  auto real_input = real(input);
+  auto real_output = detail::as_real(output);
+  auto real_input = detail::as_real(input);
   return ForwardingBackend::alltoall_base(
       real_output, real_input, output_sizes, input_sizes, options);
 }
