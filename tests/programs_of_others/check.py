@@ -17,6 +17,7 @@ network. With --form alone, checks the patches themselves.
 
 import argparse
 import hashlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -93,6 +94,8 @@ def call(command, folder, **options):
 def build(program, checkout, work, prefix):
     """Copies, patches and builds the program; returns the executable."""
     source = work / "source"
+    expect((checkout / program.folder).is_dir(),
+           f"{checkout} has no folder {program.folder}")
     shutil.copytree(checkout / program.folder, source, symlinks=True,
                     ignore=shutil.ignore_patterns(".git", "build"))
     for name, blob in originals(program).items():
@@ -223,9 +226,13 @@ def main():
     parser.add_argument("checkouts", nargs="*")
     arguments = parser.parse_args()
     checkouts = dict(text.split("=", 1) for text in arguments.checkouts)
-    unknown = set(checkouts) - {program.checkout for program in PROGRAMS}
-    if unknown:
-        parser.error(f"no program is in {unknown}")
+    known = [program.checkout for program in PROGRAMS]
+    for name in set(checkouts) - set(known):
+        parser.error(f"unknown repository {name!r}: {', '.join(known)}")
+    if checkouts and importlib.util.find_spec("torch") is None:
+        parser.error(f"{sys.executable} has no torch: use $DDP_PYTHON")
+    if checkouts and not arguments.prefix:
+        parser.error("--prefix PREFIX, where ddp is installed, is missing")
     work = arguments.work or pathlib.Path(tempfile.mkdtemp(prefix="ddp-others-"))
     failed = False
     print("program, lines added | losses of 1, 2, 3 processes | parameters of "
