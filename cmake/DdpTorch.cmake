@@ -82,7 +82,12 @@ else()
   file(STRINGS "${_ddp_c10_cuda}" _ddp_cudart REGEX "libcudart\\.so\\.[0-9]+")
   string(REGEX MATCH "libcudart\\.so\\.([0-9]+)" _ddp_cudart "${_ddp_cudart}")
   set(_ddp_cuda_major "${CMAKE_MATCH_1}")
+  # CMake 3.25 as released sets a property of CUDA::nvToolsExt in a project that
+  # asks for 3.25, although CUDA 13 has no such library.
+  set(_ddp_minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
   find_package(CUDAToolkit QUIET)
+  set(CMAKE_MINIMUM_REQUIRED_VERSION ${_ddp_minimum})
   # Some toolkits are little more than the compiler; the wheel brings the rest.
   cmake_path(SET _ddp_wheels NORMALIZE "${DDP_TORCH_PREFIX}/../nvidia")
   file(GLOB _ddp_folders "${CUDAToolkit_TARGET_DIR}/targets/*/include" "${_ddp_wheels}/*/include"

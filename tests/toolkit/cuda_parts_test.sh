@@ -22,9 +22,17 @@ echo libcudart.so.13 >"$torch/lib/libc10_cuda.so"
 printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' \
   >"$toolkit/bin/nvcc"
 chmod +x "$toolkit/bin/nvcc"
+# CMake 3.25 as released fails so with CUDA 13; some copies of it are mended.
+cat >"$work/project/FindCUDAToolkit.cmake" <<'EOF'
+if(CMAKE_MINIMUM_REQUIRED_VERSION VERSION_GREATER_EQUAL 3.25)
+  message(FATAL_ERROR "could not find TARGET CUDA::nvToolsExt")
+endif()
+include(${CMAKE_ROOT}/Modules/FindCUDAToolkit.cmake)
+EOF
 cat >"$work/project/CMakeLists.txt" <<EOF
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
+set(CMAKE_MODULE_PATH "$work/project")
 include("$source/cmake/DdpTorch.cmake")
 include("$source/cmake/DdpTorchImport.cmake")
 get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)
