@@ -99,6 +99,89 @@ FAKE_GPU_TEST("a captured step cannot check the norm on the host", 1) {
   reducer.clip_grad_norm(1., 2., /*error_if_nonfinite=*/true);
 }
 
+std::string error_of_captured(const std::function<void()>& work) {
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  const auto text = error_of<c10::Error>(work);
+  graph.capture_end();
+  return text;
+}
+
+FAKE_GPU_TEST("optimizers that need the host are not captured", 1) {
+  auto weight = torch::ones({8}, fake_gpu::kDevice).requires_grad_();
+  weight.mutable_grad() = torch::ones({8}, fake_gpu::kDevice);
+  const std::vector<torch::Tensor> parameters{weight};
+  Adam adam(parameters);
+  AdamW adamw(parameters);
+  FusedAdam fused_adam(parameters);
+  FusedAdamW fused_adamw(parameters);
+  for (torch::optim::Optimizer* optimizer :
+       {static_cast<torch::optim::Optimizer*>(&adam),
+        static_cast<torch::optim::Optimizer*>(&adamw),
+        static_cast<torch::optim::Optimizer*>(&fused_adam),
+        static_cast<torch::optim::Optimizer*>(&fused_adamw)}) {
+    optimizer->step();
+    REQUIRE_THAT(
+        error_of_captured([&] { optimizer->step(); }),
+        Has("the number of earlier steps"));
+    optimizer->step();
+  }
+  FusedSGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+  REQUIRE_THAT(
+      error_of_captured([&] { sgd.step(); }),
+      Has("first step of a fused optimizer"));
+  GradScaler scaler;
+  scaler.scale(torch::ones({}, fake_gpu::kDevice));
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { scaler.unscale_(sgd); },
+           [&] { scaler.step(sgd); },
+           [&] { scaler.update(); }}) {
+    REQUIRE_THAT(error_of_captured(call), Has("call them after each replay"));
+  }
+}
+
+/// Requires that the backward pass after `earlier` ones cannot be captured, for
+/// a reason that has `text`.
+void refuse_capture(
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    int earlier,
+    const char* text) {
+  const auto net = net_on_gpu(group);
+  const Reducer reducer(net, group, options);
+  const auto input = input_of(group, 0).to(fake_gpu::kDevice);
+  for (int step = 0; step < earlier; ++step) {
+    net->forward(input).sum().backward();
+  }
+  REQUIRE_THAT(
+      error_of_captured([&] { net->forward(input).sum().backward(); }),
+      Has(text));
+}
+
+ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
+  return ReducerOptions().comm_hook(std::move(hook));
+}
+
+FAKE_GPU_TEST("the first two backward passes are not captured") {
+  refuse_capture(gpu_group, {}, 1, "this is backward pass 2");
+}
+
+FAKE_GPU_TEST("the checks of each step are not captured") {
+  const auto checks = ReducerOptions().check_finite(true);
+  refuse_capture(gpu_group, checks, 3, "check_finite and");
+}
+
+FAKE_GPU_TEST("a PowerSGDHook is not captured, since it counts steps") {
+  const auto hook = std::make_shared<PowerSGDHook>(PowerSGDOptions());
+  refuse_capture(gpu_group, with_hook(hook), 3, "count steps on the host");
+}
+
+FAKE_GPU_TEST("a PostLocalSGDHook is not captured, since it counts steps") {
+  const auto hook = std::make_shared<PostLocalSGDHook>(
+      PostLocalSGDOptions().post_local_gradient_allreduce(false));
+  refuse_capture(gpu_group, with_hook(hook), 3, "count steps on the host");
+}
+
 /// A net whose backward reads a parameter after its gradient is complete.
 struct ReusedNet : torch::nn::Module {
   torch::Tensor early = register_parameter("early", torch::randn({6, 6}));

@@ -122,9 +122,6 @@ void clear_last_error() {
 }
 
 bool is_capturing(c10::Device device) {
-  if (!device.is_cuda()) {
-    return false;
-  }
   auto status = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(
           c10::cuda::getCurrentCUDAStream(device.index()), &status) !=

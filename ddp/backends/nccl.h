@@ -43,7 +43,7 @@ std::string write_flight_record(int64_t rank);
 /// kernel launch would throw.
 void clear_last_error();
 
-/// Whether the current stream of `device` is capturing a CUDA graph.
+/// Whether the current stream of `device`, a GPU, is capturing a CUDA graph.
 bool is_capturing(c10::Device device);
 
 } // namespace ddp::backends::nccl

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <ddp/backends/capture.h>
 #include <ddp/comm_hook.h>
 
 namespace ddp::detail {
 
-/// Counts the backward passes in which a hook is called.
+/// Counts the backward passes in which a hook is called, and rejects the
+/// capture of a graph, whose replays would not be counted.
 class StepCount {
  public:
   /// The number of backward passes before the backward pass of `bucket`.
   int64_t before(const GradBucket& bucket) {
+    backends::check_not_capturing(
+        bucket.buffer.device(),
+        "PowerSGDHook and PostLocalSGDHook count steps on the host; use "
+        "another comm_hook, or do not capture");
     if (bucket.iteration != iteration_) {
       iteration_ = bucket.iteration;
       ++begun_;

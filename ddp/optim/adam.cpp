@@ -1,5 +1,6 @@
 #include <ddp/optimizers.h>
 
+#include <ddp/backends/capture.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 
@@ -7,6 +8,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 
 namespace ddp {
 namespace {
@@ -78,6 +80,7 @@ at::Tensor step(
     const at::AutoGradMode enabled(true);
     loss = closure();
   }
+  std::optional<c10::Device> checked;
   for (auto& group : optimizer.param_groups()) {
     const auto& options = static_cast<const Options&>(group.options());
     for (const auto& parameter : group.params()) {
@@ -88,6 +91,14 @@ at::Tensor step(
           !parameter.grad().is_sparse(),
           "Adam does not support sparse gradients; use torch::optim::SGD for "
           "this parameter");
+      if (checked != parameter.device()) {
+        checked = parameter.device();
+        backends::check_not_capturing(
+            *checked,
+            "the step of Adam and AdamW depends on the number of earlier "
+            "steps, which the host counts. Exclude the optimizer's step from "
+            "the graph, or use FusedSGD");
+      }
       update(
           parameter,
           state_of<State>(optimizer, parameter, options.amsgrad()),

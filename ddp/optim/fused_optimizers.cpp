@@ -1,6 +1,6 @@
 #include <ddp/optimizers.h>
 
-#include <ddp/backends/nccl.h>
+#include <ddp/backends/capture.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 
@@ -262,7 +262,7 @@ void check_all(Optimizer& optimizer) {
       check_gradient(parameter, parameter.grad());
       if (device != parameter.device()) {
         device = parameter.device();
-        capturing = backends::nccl::is_capturing(*device);
+        capturing = backends::is_capturing(*device);
       }
       if (capturing) {
         check_capture(optimizer, options, parameter);

@@ -1,5 +1,6 @@
 #include <ddp/amp.h>
 
+#include <ddp/backends/capture.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/conflicts.h>
@@ -132,6 +133,10 @@ void GradScaler::check_started(const char* operation) const {
       scale_.defined(),
       "GradScaler: {} was called before the first scale(loss)",
       operation);
+  backends::check_not_capturing(
+      scale_.device(),
+      "GradScaler's unscale_(), step() and update() need the host: call them "
+      "after each replay");
 }
 
 /// Returns 1 if a gradient is not finite, otherwise 0, on the scale's device;

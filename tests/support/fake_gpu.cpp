@@ -1,5 +1,7 @@
 #include <tests/support/fake_gpu.h>
 
+#include <ddp/backends/capture.h>
+
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
@@ -334,6 +336,8 @@ void install() {
       c10::kPrivateUse1, &guard);
   c10::SetAllocator(c10::kPrivateUse1, &memory());
   at::RegisterPrivateUse1HooksInterface(&hooks);
+  backends::set_capture_query(
+      [](c10::Device /*device*/) { return Graph::current() != nullptr; });
   add_kernels();
 }
 

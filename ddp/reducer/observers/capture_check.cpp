@@ -1,6 +1,6 @@
 #include <ddp/reducer/observers/capture_check.h>
 
-#include <ddp/backends/nccl.h>
+#include <ddp/backends/capture.h>
 #include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/conflicts.h>
 
@@ -13,7 +13,7 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
   const auto& buckets = buckets_.all();
   capturing_ =
       std::any_of(buckets.begin(), buckets.end(), [](const Bucket& bucket) {
-        return backends::nccl::is_capturing(bucket.content.buffer.device());
+        return backends::is_capturing(bucket.content.buffer.device());
       });
   if (!capturing_) {
     return;
