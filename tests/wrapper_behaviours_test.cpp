@@ -2,6 +2,7 @@
 #include <tests/support/twins.h>
 
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/process_group/process_group_impl.h>
 
 namespace ddp::test::wrapper_behaviours_test {
 
@@ -311,6 +312,19 @@ RANKS_TEST("a backward for an input only is each rank's own") {
     model.forward(batch(group, step, 4)).sum().backward();
     REQUIRE(equal_on_all(group, net.first->weight.grad()));
   });
+}
+
+RANKS_TEST("a wrapper makes a group only for what needs one") {
+  const auto groups_of = [&](const ReducerOptions& options) {
+    const auto& made = detail::ProcessGroupImpl::of(group).children;
+    const auto before = made;
+    const DistributedDataParallel<Scale> model(
+        std::make_shared<Scale>(), group, options);
+    return made - before;
+  };
+  REQUIRE(groups_of({}) == 2); // for gradients and for buffers
+  REQUIRE(groups_of(ReducerOptions().broadcast_buffers(false)) == 1);
+  REQUIRE(groups_of(ReducerOptions().share_communicator(true)) == 0);
 }
 
 } // namespace ddp::test::wrapper_behaviours_test

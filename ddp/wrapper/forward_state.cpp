@@ -19,7 +19,10 @@ ForwardState::ForwardState(
     : module_(std::move(module)),
       reducer_(ReducerImpl::make_wrapped(module_, group, options)),
       buffers_(ReducerTarget(module_).state(options).buffers),
-      group_(group.duplicate()),
+      group_(
+          options.broadcast_buffers() && !options.share_communicator()
+              ? group.duplicate()
+              : group),
       buffer_sync_(options.buffer_sync()),
       broadcasts_buffers_(options.broadcast_buffers() && group_.c10d()) {
   const auto parameters = module_->parameters();
