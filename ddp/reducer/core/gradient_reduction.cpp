@@ -147,7 +147,7 @@ void GradientReduction::mark_unused(ParameterState& parameter) {
     divide(parameter.view);
   } else {
     parameter.view.copy_(grad);
-    if (prescale_) {
+    if (prescale_ && divisor_ != 1) {
       parameter.view.mul_(factor_);
     }
   }
@@ -219,7 +219,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
 
 /// Scales gradients that are already in a bucket.
 void GradientReduction::divide(at::Tensor& gradients) {
-  if (prescale_ && group_.size() > 1) {
+  if (prescale_ && divisor_ != 1) {
     by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_);
   }
 }
