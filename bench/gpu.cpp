@@ -214,8 +214,8 @@ void add_steps(Comparison& comparison, const ddp::ProcessGroup& group) {
 
 int main(int argc, char** argv) {
   if (!torch::cuda::is_available()) {
-    std::printf("skipped: no usable GPU\n");
-    return 0;
+    std::fprintf(stderr, "ddp_bench_gpu: no usable GPU\n");
+    return 1;
   }
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
   const auto group =

@@ -3,6 +3,6 @@
 #include <cstdio>
 
 int main() {
-  std::printf("skipped: built without CUDA\n");
-  return 0;
+  std::fprintf(stderr, "ddp_bench_gpu: this build has no CUDA\n");
+  return 1;
 }

@@ -19,7 +19,8 @@ import sys
 import xml.etree.ElementTree
 
 HEADINGS = ("LibTorch", "C++", "compiler", "builds", "tests passed", "note")
-NAMES = {"g++": "GCC", "clang++": "Clang", "aarch64-linux-gnu-g++": "GCC for aarch64"}
+NAMES = {"g++": "GCC", "g++-14": "newer GCC", "clang++": "Clang",
+         "aarch64-linux-gnu-g++": "GCC for aarch64"}
 BEGIN, END = "<!-- compat -->", "<!-- end of compat -->"
 
 

@@ -9,11 +9,16 @@
 
 namespace ddp::test {
 
-/// The number of GPUs; skips the test case if it is 0.
+/// The number of GPUs. If it is 0, skips the test case, or fails if the
+/// environment has DDP_TEST_NEEDS_GPU, as on a machine that has a GPU.
 inline size_t count_gpus() {
   const auto usable = backends::nccl::usable_gpus();
   if (usable.bus_addresses.empty()) {
-    skip("no usable GPU: " + usable.note);
+    const auto reason = "no usable GPU: " + usable.note;
+    if (std::getenv("DDP_TEST_NEEDS_GPU") != nullptr) {
+      FAIL(reason);
+    }
+    skip(reason);
   }
   return usable.bus_addresses.size();
 }

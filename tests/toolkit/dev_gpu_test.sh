@@ -19,7 +19,7 @@ EOF
 cat >"$work/bin/ctest" <<EOF
 #!/bin/sh
 [ "\$1" != --help ] || exec echo '  -R <regex>, --tests-regex <regex>'
-echo "ctest \$* by '\${DDP_TEST_COMMAND%% *}" >>"$work/log"
+echo "ctest \$* by '\${DDP_TEST_COMMAND%% *}, \$DDP_TEST_NEEDS_GPU" >>"$work/log"
 EOF
 chmod +x "$work/bin/cmake" "$work/bin/ctest"
 
@@ -69,6 +69,8 @@ sanitizer ''
 expect 'one that starts nothing is not used' eval '! gpu_test --sanitize'
 expect 'it says so' grep -q 'cannot start a program' "$work/output"
 sanitizer 'shift 2; "$@"'
+expect 'it runs the tests' gpu_test --test
+expect 'a test that finds no GPU fails' grep -q ', 1$' "$work/log"
 expect 'it runs tests under compute-sanitizer' gpu_test --sanitize -R '^gpu\.'
 expect 'these tests' grep -q -- '-R .gpu.* by .*/bin/compute-sanitizer' \
   "$work/log"
@@ -85,5 +87,7 @@ bench() { # CODE
 expect 'a benchmark that fails is seen to fail' eval '! bench 1'
 expect 'it leaves the figures of before' \
   grep -q before "$work/root/docs/gpu-results.md"
+echo 0a1b2c3 >"$work/root/.commit" # of a bundle, which is no repository
 expect 'the benchmark runs' bench 0
+expect 'it names the commit' grep -q 0a1b2c3 "$work/root/docs/gpu-results.md"
 expect 'its figures are written' grep -q now "$work/root/docs/gpu-results.md"
