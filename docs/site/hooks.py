@@ -29,6 +29,7 @@ BESIDE = {
     "</td></tr></table>": "</div></div>",
 }
 CODE = re.compile(r"(`+[^`]+`+)")
+OPTION = re.compile(r"(?<![\w/-])(--[a-z][a-z-]*)")
 
 
 def example_pages():
@@ -120,6 +121,9 @@ def on_page_markdown(markdown, page, config, files):
             part = re.sub(r"^(<!--.*-->)$", r"\n\1\n", part, flags=re.M)
             part = re.sub(r"^(?:</?t\w+>)+$", lambda m: BESIDE[m[0]], part, flags=re.M)
             pieces = CODE.split(part)
-            pieces[::2] = [LINK.sub(link, piece) for piece in pieces[::2]]
+            # An option stays whole, and GitHub alone needs the backslash.
+            pieces[::2] = [OPTION.sub(r'<span class="option">\1</span>',
+                                      LINK.sub(link, piece)) for piece in pieces[::2]]
+            pieces[1::2] = [piece.replace(r"\|", "|") for piece in pieces[1::2]]
             parts[index] = "".join(pieces)
     return "".join(parts)
