@@ -67,6 +67,10 @@ def list_of_examples(pages):
     return "\n".join(rows) + "\n"
 
 
+def on_config(config):
+    config.copyright = f"ddp {os.environ['DDP_VERSION']}"
+
+
 def on_files(files, config):
     pages = example_pages()
     texts = {page: (ROOT / name).read_text() for name, page in PAGES.items()}

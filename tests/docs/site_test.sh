@@ -11,7 +11,7 @@ if ! command -v doxygen >/dev/null || [[ ! -e $cache/site/.complete ]]; then
 fi
 work=$(mktemp -d -t ddp-site-XXXXXX)
 trap 'rm -rf -- "$work"' EXIT
-(cd -- "$source" && cp -r --parents dev ./*.md docs examples */include "$work")
+(cd -- "$source" && cp -r --parents dev CMakeLists.txt ./*.md docs examples */include "$work")
 cd -- "$work"
 touch examples/CMakeLists.txt
 
@@ -25,6 +25,10 @@ refused() { # WHAT TEXT
 built || fail 'the site is not built'
 for page in index install getting-started examples/index api/index; do
   [[ -s build/site/$page.html ]] || fail "there is no $page.html"
+done
+version=$(sed -n 's/^project(ddp VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+for page in index api/index; do
+  grep -qwF -- "$version" "build/site/$page.html" || fail "no version in $page"
 done
 grep -q '"title":"PowerSGDHook"' build/site/search/search_index.json ||
   fail 'the search does not know a class'
@@ -46,3 +50,8 @@ cp -- saved docs/data.md
 echo '<a href="gone.html#x">gone</a>' >>build/site/data.html
 ! python3 -B docs/site/check_links.py build/site >log || fail 'a dead link passes'
 grep -q 'data.html: there is no gone.html#x' log || fail 'no dead link is named'
+
+git init -q && git add -A && git config user.name test && git config user.email test
+git commit -qm test && ./dev docs --publish 9.9 >"$work/log" 2>&1 || fail 'no version is published'
+git show gh-pages:versions.json | grep -q '"version": "9.9"' || fail 'no 9.9 in the menu'
+git show gh-pages:index.html | grep -q 'latest/' || fail 'the start page leads elsewhere'
