@@ -1,5 +1,5 @@
-"""Checks the files that a host of repositories and pre-commit read, and that the
-changelog has a heading for the version.
+"""Checks the files that a host of repositories and pre-commit read, that the
+changelog has a heading for the version, and that pages and recipes name it.
 
 Usage: hosting_test.py SOURCE_FOLDER. YAML is read by PyYAML: python3's, or that of
 ./dev docs; without one its checks are left out, and the exit code is 77.
@@ -14,6 +14,9 @@ try:
     import yaml
 except ImportError:
     yaml = None
+
+# ddp 0.1, libddp0.1, ddp@0.1.0, 0.1.0+torch2.11
+REPEATED = re.compile(r"ddp[@ ]?(\d+\.\d+(?:\.\d+)?)|(\d+\.\d+\.\d+)\+torch")
 
 
 def with_yaml():
@@ -40,7 +43,22 @@ def versions(source):
     if headings[0] != "Unreleased" and not headings[0].startswith(f"{version} - "):
         found.append(f"CHANGELOG.md begins with '{headings[0]}', but the version is "
                      f"{version} and nothing is unreleased")
-    return found
+    return found + other_versions(source, version)
+
+
+def other_versions(source, version):
+    """Where pages and recipes name another version."""
+    known = (version, version.rpartition(".")[0])
+    found, count = [], 0
+    paths = [source / "README.md", *source.glob("docs/*.md"),
+             *source.glob("packaging/**/*"), *source.glob(".github/**/*")]
+    for path in filter(pathlib.Path.is_file, paths):
+        for match in REPEATED.finditer(path.read_text()):
+            count += 1
+            if (match[1] or match[2]) not in known:
+                found.append(f"{path.relative_to(source)}: '{match[0]}', but the version "
+                             f"is {version}")
+    return found + (["too few places name the version"] if count < 3 else [])
 
 
 def commands_of(source):
