@@ -11,7 +11,7 @@ else()
   find_path(DDP_TORCH_CONFIG_DIR TorchConfig.cmake
     PATHS $ENV{Torch_DIR} ${CMAKE_PREFIX_PATH} ${_ddp_env_prefixes}
       ${DDP_TORCH_HINT}
-    PATH_SUFFIXES share/cmake/Torch)
+    PATH_SUFFIXES share/cmake/Torch Torch)
   set(_ddp_torch_dir "${DDP_TORCH_CONFIG_DIR}")
 endif()
 if(NOT EXISTS "${_ddp_torch_dir}/TorchConfig.cmake")

@@ -103,6 +103,10 @@ for version in 2.10.0 2.12.0 2.1.0 3.11.0; do
 done
 
 make_torch 2.11.0
+for prefix in "$torch" "$torch/share/cmake"; do # torch.utils.cmake_prefix_path
+  configure -DCMAKE_PREFIX_PATH="$prefix" ||
+    fail "the LibTorch of CMAKE_PREFIX_PATH=$prefix was not found"
+done
 mkdir "$work/prefix/lib/ddp"
 ln -s ../../../torch-2.11.0 "$work/prefix/lib/ddp/torch"
 configure || fail 'the LibTorch that the link leads to was not found'
