@@ -1,5 +1,7 @@
 # In a repository of Spack's as packages/ddp/package.py; from the checkout:
 #   spack dev-build ddp@0.1.0
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
+
 from spack.package import *
 
 
@@ -25,9 +27,9 @@ class Ddp(CMakePackage):
     generator("ninja")
 
     def cmake_args(self):
-        torch = join_path(python_platlib, "torch", "share", "cmake", "Torch")
+        torch = self.spec["py-torch"].package.cmake_prefix_paths[0]
         return [
-            self.define("Torch_DIR", join_path(self.spec["py-torch"].prefix, torch)),
+            self.define("Torch_DIR", join_path(torch, "Torch")),
             self.define_from_variant("DDP_WITH_MPI", "mpi"),
             self.define("DDP_BUILD_TESTS", False),
             self.define("DDP_BUILD_EXAMPLES", False),

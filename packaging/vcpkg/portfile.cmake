@@ -1,6 +1,6 @@
 # An overlay port of this checkout, for the LibTorch that Torch_DIR names:
 #   Torch_DIR=... VCPKG_KEEP_ENV_VARS=Torch_DIR \
-#     vcpkg install ddp --overlay-ports=packaging
+#     vcpkg install ddp --overlay-ports=packaging/vcpkg
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"

@@ -1,32 +1,27 @@
-"""Checks the syntax of packaging/, and that its recipes are of this version.
+"""Checks the recipes of packaging/: their versions, options and paths.
 
-Usage: recipes_test.py SOURCE_FOLDER. The Dockerfile is checked by docker, if
-it has that check.
+Usage: recipes_test.py SOURCE_FOLDER, or with --tools by a Python that has those of
+requirements.txt: rattler-build renders conda's recipe, and hadolint reads the
+Dockerfile.
 """
 
-import ast
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import types
 
 OPTIONS = re.compile(r'(?:-D|"|define[.])(DDP_[A-Z_]+|Torch_DIR)\b')
 
 
-def check_dockerfile(source):
-    done = subprocess.run(
-        ["docker", "build", "--check", "-f", "packaging/Dockerfile", "."],
-        cwd=source, capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    if re.search("unknown flag|buildx|BuildKit|daemon", said):
-        print("Dockerfile: left out: this docker has no `build --check`")
-    elif done.returncode:
-        sys.exit(said)
-
-
-def check_portfile(portfile):
+def check_portfile(source, name):
+    portfile = source / "packaging/vcpkg/portfile.cmake"
+    # vcpkg looks for <folder>/vcpkg.json, or for <folder>/<name>/vcpkg.json.
+    (ports,) = re.findall(r"--overlay-ports=(\S+)", portfile.read_text())
+    if portfile.parent not in (source / ports, source / ports / name):
+        sys.exit(f"{portfile}: there is no port {name} in {ports}")
     helpers = ("vcpkg_cmake_configure", "vcpkg_cmake_install",
                "vcpkg_cmake_config_fixup", "vcpkg_install_copyright")
     with tempfile.TemporaryDirectory() as folder:
@@ -38,41 +33,66 @@ def check_portfile(portfile):
         subprocess.run(["cmake", "-P", script], check=True)
 
 
-def main():
-    source = pathlib.Path(sys.argv[1])
-    folder = source / "packaging"
-    version = re.search(r"project\(ddp VERSION ([\d.]+)",
-                        (source / "CMakeLists.txt").read_text())[1]
-    port = json.loads((folder / "vcpkg/vcpkg.json").read_text())
-    package = ast.parse((folder / "spack/package.py").read_text())
-    versions = {"vcpkg": port["version"]}
-    versions["spack"] = next(
-        node.args[0].value for node in ast.walk(package)
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", None) == "version")
-    try:
-        import yaml
-    except ImportError:
-        print("conda: left out: Python has no module yaml")
-    else:
-        recipe = yaml.safe_load((folder / "conda/recipe.yaml").read_text())
-        versions["conda"] = str(recipe["context"]["version"])
-    wrong = {name: each for name, each in versions.items() if each != version}
-    if wrong:
-        sys.exit(f"ddp is {version}, and the recipes are of {wrong}")
-    check_portfile(folder / "vcpkg/portfile.cmake")
-    # Options that are spelled as CMake knows them.
+def version_of_spack(path):
+    """Evaluates the package with stand-ins for Spack's names."""
+    versions = []
+
+    class CMakePackage:
+        torch = types.SimpleNamespace(cmake_prefix_paths=["/torch/share/cmake"])
+        spec = {"py-torch": types.SimpleNamespace(package=torch)}
+        define = define_from_variant = staticmethod("-D{}={}".format)
+
+    names = {"CMakePackage": CMakePackage, "version": versions.append,
+             "join_path": lambda *parts: "/".join(parts)}
+    for directive in ("depends_on", "generator", "license", "variant"):
+        names[directive] = lambda *_, **__: None
+    exec(re.sub(r"(?m)^from spack.*", "", path.read_text()), names)
+    arguments = names["Ddp"]().cmake_args()
+    if "-DTorch_DIR=/torch/share/cmake/Torch" not in arguments:
+        sys.exit(f"{path}: Torch_DIR is not py-torch's: {arguments}")
+    return versions[0]
+
+
+def check_options(source):
+    """They have to be spelled as CMakeLists.txt knows them."""
     known = " ".join(path.read_text() for path in [
         source / "CMakeLists.txt", *sorted((source / "cmake").glob("*.cmake"))])
-    for path in sorted(folder.rglob("*")):
+    for path in sorted((source / "packaging").rglob("*")):
         if path.is_file():
             for option in OPTIONS.findall(path.read_text()):
                 if option not in known:
                     sys.exit(f"{path}: CMakeLists.txt knows no {option}")
-    if subprocess.run(["which", "docker"], capture_output=True).returncode:
-        print("Dockerfile: left out: there is no docker")
-    else:
-        check_dockerfile(source)
+
+
+def check_by_tools(folder):
+    from rattler_build import Stage0Recipe, VariantConfig
+    recipe = Stage0Recipe.from_file(folder / "conda/recipe.yaml")
+    for variant in recipe.render(VariantConfig()):
+        made = variant.recipe.to_dict()
+        print(made["package"], made["requirements"])
+    hadolint = pathlib.Path(sys.executable).with_name("hadolint")
+    # Warnings are about versions of Debian's packages.
+    sys.exit(subprocess.run([hadolint, "--failure-threshold", "error",
+                             folder / "Dockerfile"]).returncode)
+
+
+def main():
+    source = pathlib.Path(sys.argv[1])
+    folder = source / "packaging"
+    if "--tools" in sys.argv:
+        check_by_tools(folder)
+    version = re.search(r"project\(ddp VERSION ([\d.]+)",
+                        (source / "CMakeLists.txt").read_text())[1]
+    port = json.loads((folder / "vcpkg/vcpkg.json").read_text())
+    recipe = (folder / "conda/recipe.yaml").read_text()
+    versions = {"conda": re.search(r"(?m)^  version: (.*)", recipe)[1],
+                "spack": version_of_spack(folder / "spack/package.py"),
+                "vcpkg": port["version"]}
+    wrong = {name: each for name, each in versions.items() if each != version}
+    if wrong:
+        sys.exit(f"ddp is {version}, and the recipes are of {wrong}")
+    check_portfile(source, port["name"])
+    check_options(source)
 
 
 main()
