@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ./dev builds one at a time, and configures again only where something it
-# depends on has changed.
+# ./dev builds one at a time, configures again only where something it depends on
+# has changed, and builds nothing for a folder that cannot be written.
 # Usage: dev_build_test.sh SOURCE_FOLDER
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
@@ -65,6 +65,15 @@ rm -- "$work/two"
   'source ./dev; build_targets own; bash -c "source ./dev; build_targets own"')
 expect 'one that another one runs does not wait for it' \
   test "$(<"$work/log")" = build$'\n'build
+
+# Also root cannot make a folder below a file.
+for command in package wheel; do
+  (cd "$work/root" && bash -c 'source ./dev
+    setup_packages() { echo setup; exit; }
+    "run_$1" "$0/made"' "$work/first" "$command") >"$work/log" 2>&1 || true
+  expect "./dev $command says first that it cannot write" test "$(<"$work/log")" = \
+    "dev: cannot write to $work/first/made: name another folder, as in ./dev $command /tmp/made"
+done
 
 # A precompiled header, and a source that includes its header again.
 if command -v ccache >/dev/null; then
