@@ -28,6 +28,7 @@
 
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/log/block.h>
 #include <launcher/rendezvous/log/log_helper.h>
 #include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/sockets.h>
@@ -146,8 +147,7 @@ std::string take_posts(const StorePointer& store) {
     while (waiting > 0 && block.size() < kLargestBlock) {
       const auto post = store->queuePop(kPosts, block.empty());
       if (post.size() <= kLargestEntry) {
-        block += std::to_string(post.size()) + " ";
-        block.append(post.begin(), post.end());
+        add_block_entry({post.begin(), post.end()}, &block);
       }
       waiting = waiting > 1 ? waiting - 1 : store->queueLen(kPosts);
     }
@@ -201,20 +201,9 @@ std::string TcpLog::nonce() {
   return nonce;
 }
 
-// For each entry, a block contains its size, a space, and the entry.
 void TcpLog::read(const std::function<void(const std::string&)>& take) {
   for (uint64_t index = 0;; ++index) {
-    const auto block = with_reasons([&] { return read_block(index); });
-    for (size_t at = 0; at < block.size();) {
-      char* end = nullptr;
-      const size_t size = std::strtoull(&block[at], &end, 10);
-      at = static_cast<size_t>(end - block.data()) + 1;
-      if (*end != ' ' || size > block.size() - at) {
-        break; // any process can write there
-      }
-      take(block.substr(at, size));
-      at += size;
-    }
+    read_block_entries(with_reasons([&] { return read_block(index); }), take);
   }
 }
 
