@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <utility>
 
 #include <common/text.h>
 
@@ -23,6 +25,9 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
     int nodes = 1;
     if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
       std::from_chars(at + 2, end, nodes);
+    }
+    if (nodes < 1) {
+      return 0;
     }
     if (node < nodes) {
       return tasks;
@@ -46,29 +51,41 @@ Texts numbers_of(const std::string& range, size_t most) {
   int64_t last = -1;
   std::from_chars(range.data(), range.data() + dash, first);
   std::from_chars(range.data() + dash + 1, range.data() + range.size(), last);
+  last = std::min(last, std::numeric_limits<int64_t>::max() - 1); // for ++
   Texts numbers;
-  for (int64_t i = first; i <= last && numbers.size() < most; ++i) {
-    const std::string digits = std::to_string(i);
+  for (; first <= last && numbers.size() < most; ++first) {
+    const std::string digits = std::to_string(first);
     numbers.push_back(
         std::string(dash - std::min(dash, digits.size()), '0') + digits);
   }
   return numbers;
 }
 
-// The hosts of one entry of a list, such as "rack[1-2]n[3,5]".
+// The first hosts of one entry of a list, such as "rack[1-2]n[3,5]".
 Texts expand(const std::string& entry, size_t most) {
-  const size_t open = entry.find('[');
-  const size_t close = entry.find(']', open);
-  if (open == std::string::npos || close == std::string::npos) {
-    return {entry};
+  Texts outside; // before each bracket
+  Texts inside;
+  size_t begin = 0;
+  for (;;) {
+    const size_t open = entry.find('[', begin);
+    const size_t close = entry.find(']', open);
+    if (open == std::string::npos || close == std::string::npos) {
+      break;
+    }
+    outside.push_back(entry.substr(begin, open - begin));
+    inside.push_back(entry.substr(open + 1, close - open - 1));
+    begin = close + 1;
   }
-  const Texts ends = expand(entry.substr(close + 1), most);
-  Texts hosts;
-  for (const std::string& range :
-       split_list(entry.substr(open + 1, close - open - 1))) {
-    for (const std::string& number : numbers_of(range, most)) {
-      for (const std::string& end : ends) {
-        hosts.push_back(entry.substr(0, open) + number + end);
+  Texts hosts{entry.substr(begin)};
+  for (size_t i = inside.size(); i-- > 0;) {
+    const Texts ends = std::exchange(hosts, {});
+    for (const std::string& range : split_list(inside[i])) {
+      for (const std::string& number : numbers_of(range, most)) {
+        for (const std::string& end : ends) {
+          if (hosts.size() < most) { // else the products grow exponentially
+            hosts.push_back(outside[i] + number + end);
+          }
+        }
       }
     }
   }
@@ -113,8 +130,9 @@ int slurm_port(int64_t job, int64_t step) {
   // Above Linux's ephemeral ports (32768 to 60999).
   constexpr int64_t first = 61440;
   constexpr int64_t ports = 4096;
+  constexpr int64_t bases = ports - kSlurmPorts;
   return static_cast<int>(
-      first + (job * kSlurmPorts + step) % (ports - kSlurmPorts));
+      first + (job % bases * kSlurmPorts + step % bases) % bases);
 }
 
 } // namespace ddp

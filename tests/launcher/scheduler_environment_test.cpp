@@ -2,6 +2,8 @@
 // real launches.
 #include <tests/support/catch_plain.h>
 
+#include <limits>
+
 #include <common/scheduler/scheduler_environment.h>
 #include <common/scheduler/slurm_tasks.h>
 #include <tests/launcher/option_parsing.h>
@@ -316,6 +318,20 @@ TEST_CASE("Slurm's host lists are read", "[unit]") {
       slurm_hosts("n[008-010,3],m1,r[1-2]n[4,6].x", 20) ==
       words("n008 n009 n010 n3 m1 r1n4.x r1n6.x r2n4.x r2n6.x"));
   CHECK(slurm_hosts("n[1-1000000000]", 2) == Texts{"n1", "n2"});
+  CHECK(
+      slurm_hosts("n[9223372036854775806-9223372036854775807]", 3).size() < 3);
+  std::string pairs; // 2^64 hosts
+  for (int i = 0; i < 64; ++i) {
+    pairs += "[1-2]";
+  }
+  CHECK(slurm_hosts(pairs, 2).size() == 2);
+}
+
+TEST_CASE("Slurm's numbers that are too large are harmless", "[unit]") {
+  constexpr auto most = std::numeric_limits<int64_t>::max();
+  CHECK(slurm_port(most, most) >= 61440);
+  CHECK(slurm_port(14, 3) == 61440 + 14 * kSlurmPorts + 3);
+  CHECK(slurm_tasks_on_node("1(x-2147483648),7", 3) == 0);
 }
 
 } // namespace ddp::test::scheduler_environment_test
