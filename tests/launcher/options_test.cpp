@@ -90,6 +90,8 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         "-t 3,0:1 x",
         "-t 0:1,4-2:1 x",
         "--local-ranks-filter 0,a x",
+        "--local-ranks-filter 0-65536 x",
+        "--local-ranks-filter 0-65535,0-65535 x", // more ranks than a node has
         "--numa-binding cores x",
         "--master-addr 0.0.0.0 x", // no rank can connect to these
         "--master-addr :: x",

@@ -21,8 +21,6 @@
 namespace ddp {
 namespace {
 
-// Fits an int, and is far more than a node can run.
-constexpr int kMaxWorldSize = 1000000;
 constexpr int kMostPort = 65535;
 
 // Includes an empty last entry, which is a mistake to report.
@@ -34,14 +32,17 @@ std::vector<std::string> entries_of(const std::string& text) {
   return entries;
 }
 
-// "4" or "4-7".
-std::optional<std::pair<int, int>> rank_range(const std::string& text) {
+// "4" or "4-7"; none also if all ranges so far, of which `left` counts down,
+// have more ranks than a node.
+std::optional<std::pair<int, int>> rank_range(
+    const std::string& text,
+    int64_t* left) {
   const size_t dash = text.find('-');
   const auto first = whole_number(text.substr(0, dash));
   const auto last =
       dash == std::string::npos ? first : whole_number(text.substr(dash + 1));
   if (!first || !last || *first < 0 || *last < *first ||
-      *last >= kMaxWorldSize) {
+      *last >= kMaxLocalRanks || (*left -= *last - *first + 1) < 0) {
     return std::nullopt;
   }
   return std::make_pair(static_cast<int>(*first), static_cast<int>(*last));
@@ -229,9 +230,10 @@ StreamChoice streams_of(const OptionValue& value) {
     choice.all = *all;
     return choice;
   }
+  int64_t left = kMaxLocalRanks;
   for (const std::string& entry : entries_of(value.text)) {
     const size_t colon = entry.find(':');
-    const auto range = rank_range(entry.substr(0, colon));
+    const auto range = rank_range(entry.substr(0, colon), &left);
     const auto streams = colon == std::string::npos
         ? std::nullopt
         : stream_number(entry.substr(colon + 1));
@@ -254,8 +256,9 @@ StreamChoice streams_of(const OptionValue& value) {
 
 std::set<int> ranks_of(const OptionValue& value) {
   std::set<int> ranks;
+  int64_t left = kMaxLocalRanks;
   for (const std::string& entry : entries_of(value.text)) {
-    const auto range = rank_range(entry);
+    const auto range = rank_range(entry, &left);
     if (!range) {
       reject_value(value, "local ranks such as 0,1,4-7");
     }
