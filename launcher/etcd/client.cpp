@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -14,6 +15,7 @@
 #include <resolv.h>
 #include <sys/socket.h>
 
+#include <common/bounded_json.h>
 #include <launcher/rendezvous/log/log_helper.h>
 
 namespace ddp {
@@ -31,10 +33,21 @@ constexpr long kUnauthorized = 401;
 constexpr long kForbidden = 403;
 constexpr long kUnavailable = 503;
 
-size_t take_bytes(char* bytes, size_t, size_t count, void* take) {
-  (*static_cast<std::function<void(const std::string&)>*>(take))(
-      std::string(bytes, count));
-  return count;
+/// Takes the parts of a body. Exceptions must not pass through libcurl.
+struct Taker {
+  const std::function<void(const std::string&)>& take;
+  std::exception_ptr thrown;
+};
+
+size_t take_bytes(char* bytes, size_t, size_t count, void* to) noexcept {
+  auto& taker = *static_cast<Taker*>(to);
+  try {
+    taker.take(std::string(bytes, count));
+    return count;
+  } catch (...) {
+    taker.thrown = std::current_exception();
+    return count + 1; // ends the transfer
+  }
 }
 
 /// A connection is lost if its other end is silent for this time.
@@ -57,10 +70,10 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
-/// Empty if the text is not an object.
+/// Empty if the text is not an object, or nests too deep to be copied.
 Json object_in(const std::string& text) {
-  auto object = Json::parse(text, nullptr, false);
-  return object.is_object() ? object : Json::object();
+  const auto object = parse_bounded_json(text);
+  return object && object->is_object() ? *object : Json::object();
 }
 
 bool has_gateway(const std::string& version) {
@@ -107,7 +120,8 @@ EtcdClient::Answer EtcdClient::perform(
     set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
   }
   set(CURLOPT_WRITEFUNCTION, take_bytes);
-  set(CURLOPT_WRITEDATA, &take);
+  Taker taker{take, nullptr};
+  set(CURLOPT_WRITEDATA, &taker);
   set(CURLOPT_ERRORBUFFER, reason);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_NOPROXY, "*");
@@ -129,6 +143,9 @@ EtcdClient::Answer EtcdClient::perform(
   const auto code = curl_easy_perform(handle_);
   curl_easy_getinfo(handle_, CURLINFO_RESPONSE_CODE, &answer.status);
   curl_slist_free_all(headers);
+  if (taker.thrown) {
+    std::rethrow_exception(taker.thrown);
+  }
   answer.is_complete = code == CURLE_OK;
   if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_PEER_FAILED_VERIFICATION ||
       code == CURLE_SSL_CACERT_BADFILE) {
@@ -227,7 +244,10 @@ Json EtcdClient::call(const std::string& path, const Json& request) {
   for (bool is_new_token = false;;) {
     const auto answer = ask(path, body);
     if (answer.is_complete && answer.status == kWell) {
-      return Json::parse(answer.text);
+      if (auto value = parse_bounded_json(answer.text)) {
+        return *std::move(value);
+      }
+      throw std::runtime_error("its answer to " + path + " is not JSON");
     }
     const bool is_unauthenticated = answer.is_complete &&
         (answer.status == kUnauthorized || answer.status == kForbidden ||
@@ -264,7 +284,7 @@ void EtcdClient::stream(
         for (size_t end; (end = waiting.find('\n')) != std::string::npos;) {
           const auto line = waiting.substr(0, end);
           waiting.erase(0, end + 1);
-          take(Json::parse(line));
+          take(parse_bounded_json(line).value_or(Json()));
         }
       },
       milliseconds(0));

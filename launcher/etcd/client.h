@@ -34,8 +34,8 @@ class EtcdClient {
   /// quorum, uses the next member. Throws std::runtime_error.
   Json call(const std::string& path, const Json& request);
 
-  /// Passes each answer of a stream to `take`, until the stream ends, for
-  /// example because the member ends.
+  /// Passes each answer of a stream to `take`, null for one that is not JSON,
+  /// until the stream ends, for example because the member ends.
   void stream(
       const std::string& path,
       const Json& request,

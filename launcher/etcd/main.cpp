@@ -41,7 +41,9 @@ bool is_in(const std::string& folder, const std::string& name) {
 }
 
 int64_t number_in(const EtcdClient::Json& object, const char* name) {
-  return std::stoll(object.at(name).get<std::string>());
+  constexpr int64_t most = int64_t{1} << 62; // leaves room to count on
+  return std::min<int64_t>(
+      std::stoll(object.at(name).get<std::string>()), most);
 }
 
 int64_t revision_of(const EtcdClient::Json& answer) {

@@ -225,4 +225,42 @@ TEST_CASE("what is no etcd is told at once") {
   CHECK_THAT(job.err(), Has("it answers, but is not etcd"));
 }
 
+TEST_CASE("what an etcd streams that is no JSON is passed over") {
+  const TemporaryFolder folder;
+  const std::string script = folder / "etcd.py";
+  write_text(script, R"(
+import http.server, json, sys
+ranges = 0
+class Etcd(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200, {"etcdserver": "3.5.0"})
+    def do_POST(self):
+        global ranges
+        self.rfile.read(int(self.headers["Content-Length"]))
+        ranges += self.path == "/v3/kv/range"
+        if self.path == "/v3/watch":
+            self.answer(200, "nonsense\n" + "[" * 500000 + "]" * 500000 + "\n")
+        elif ranges == 3:
+            self.answer(400, {"message": "enough"})
+        else:
+            self.answer(200, {"ID": "1", "header": {"revision": "1"},
+                              "succeeded": True, "result": {"TTL": "9"}})
+    def answer(self, status, value):
+        self.send_response(status)
+        self.end_headers()
+        text = value if isinstance(value, str) else json.dumps(value)
+        self.wfile.write(text.encode())
+http.server.ThreadingHTTPServer(
+    ("127.0.0.1", int(sys.argv[1])), Etcd).serve_forever()
+)");
+  const auto port = std::to_string(free_port());
+  const Process server(
+      Command{{"setpriv", "--pdeathsig", "KILL", "python3", script, port}, {}});
+  LaunchedJob job(words(
+      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" + port +
+      " true"));
+  CHECK(job.wait() == 75);
+  CHECK_THAT(job.err(), Has("is lost: enough"));
+}
+
 } // namespace ddp::test::etcd_test
