@@ -222,6 +222,12 @@ FOLDER_TEST("ddp-flightrecorder refuses what is no record") {
       trouble({folder.path()}), Has("this folder contains no flight record"));
   write(folder, "rank_0", {{"rank", 0}});
   REQUIRE_THAT(trouble({folder.path()}), Has("not a flight record"));
+  auto endless = record_of(0, 3, 5);
+  endless["size"] = int64_t{1} << 62;
+  write(folder, "rank_0", endless);
+  REQUIRE_THAT(
+      trouble({folder.path()}),
+      Has("not a flight record: size is 4611686018427387904"));
   write(folder, "rank_0", record_of(0, 3, 5));
   write(folder, "rank_1", record_of(1, 4, 5));
   REQUIRE_THAT(trouble({folder.path()}), Has("are from different jobs"));
@@ -258,6 +264,13 @@ FOLDER_TEST(
           "    ranks 0-1,3: all_reduce(SUM) of float32 [4] "
           "(step)\n"
           "    rank 2: all_reduce(SUM) of float32 [8] (step)\n"));
+  ahead["collectives"][3]["tensors"] = "float32 [4]";
+  ahead["collectives"][5]["sequence"] = int64_t{1} << 62;
+  ahead["time_ns"] = 10000000000;
+  write(folder, "rank_2", ahead);
+  REQUIRE_THAT(
+      report_of(1, {folder.path()}),
+      Has("collective 4611686018427387904: not all ranks have called it"));
 }
 
 } // namespace ddp::test::flight_records_test

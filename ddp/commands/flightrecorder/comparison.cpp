@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace ddp::command {
@@ -129,17 +130,21 @@ std::string silent_ranks(const Members& members, int64_t size, int64_t world) {
 /// collective of all others, so there each incomplete collective counts.
 int64_t missed_by_some(const Members& members, bool some_silent) {
   int64_t least = members.front().last();
-  int64_t most = least;
+  std::set<int64_t> called;
   for (const auto& member : members) {
     least = std::min(least, member.last());
-    most = std::max(most, member.last());
+    for (const auto& [sequence, call] : member.calls) {
+      called.insert(sequence);
+    }
   }
-  for (auto i = some_silent ? least : least + 1; i <= most; ++i) {
+  const auto begin =
+      some_silent ? called.lower_bound(least) : called.upper_bound(least);
+  for (auto i = begin; i != called.end(); ++i) {
     for (const auto& member : members) {
-      const auto* call = member.at(i);
-      if (is_stuck(member, i) ||
+      const auto* call = member.at(*i);
+      if (is_stuck(member, *i) ||
           (some_silent && call && call->state != "completed")) {
-        return i;
+        return *i;
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <ddp/commands/json_files.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace ddp::command {
 namespace {
@@ -23,20 +24,36 @@ std::string text_of(const json& object, const char* name) {
   return text;
 }
 
+/// Far more ranks than a job has.
+constexpr int64_t kMostRanks = 1 << 20;
+
+int64_t number_of(
+    const json& object,
+    const char* name,
+    int64_t least,
+    int64_t most = std::numeric_limits<int64_t>::max()) {
+  const auto number = object.at(name).get<int64_t>();
+  if (number < least || number > most) {
+    throw std::runtime_error(
+        std::string(name) + " is " + std::to_string(number));
+  }
+  return number;
+}
+
 Collective collective_of(const json& object) {
   Collective result;
   result.group = text_of(object, "group");
   result.backend = text_of(object, "backend");
-  result.rank = object.at("rank").get<int64_t>();
-  result.size = object.at("size").get<int64_t>();
-  result.sequence = object.at("sequence").get<int64_t>();
+  result.size = number_of(object, "size", 1, kMostRanks);
+  result.rank = number_of(object, "rank", 0, result.size - 1);
+  result.sequence = number_of(object, "sequence", 0);
   result.operation = text_of(object, "operation");
   result.arguments = text_of(object, "arguments");
   result.tensors = text_of(object, "tensors");
   result.alike = object.at("alike").get<bool>();
   result.activity = text_of(object, "activity");
   result.state = text_of(object, "state");
-  result.began_ns = object.at("began_ns").get<int64_t>();
+  result.began_ns = number_of(object, "began_ns", 0);
   return result;
 }
 
@@ -46,11 +63,11 @@ Record record_of(const std::string& path, const json& object) {
   }
   Record record;
   record.path = path;
-  record.rank = object.at("rank").get<int64_t>();
-  record.size = object.at("size").get<int64_t>();
+  record.size = number_of(object, "size", 1, kMostRanks);
+  record.rank = number_of(object, "rank", 0, record.size - 1);
   record.host = text_of(object, "host");
   record.reason = text_of(object, "reason");
-  record.time_ns = object.at("time_ns").get<int64_t>();
+  record.time_ns = number_of(object, "time_ns", 0);
   for (const auto& each : object.at("collectives")) {
     record.collectives.push_back(collective_of(each));
   }
