@@ -114,6 +114,11 @@ FOLDER_TEST("what is wrong with an index is said") {
   CHECK_THAT(complaint("{"), Has("no JSON object 'weight_map'"));
   CHECK_THAT(
       complaint("{\"weight_map\":[1]}"), Has("no JSON object 'weight_map'"));
+  CHECK_THAT( // no recursion may overflow the stack
+      complaint(
+          "{\"weight_map\":{\"a\":" + std::string(200000, '[') +
+          std::string(200000, ']') + "}}"),
+      Has("no JSON object 'weight_map'"));
   for (const std::string file : {"\"../a.safetensors\"", "\"\"", "7"}) {
     CHECK_THAT(
         complaint("{\"weight_map\":{\"a\":" + file + "}}"),

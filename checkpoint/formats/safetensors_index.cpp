@@ -2,6 +2,7 @@
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
+#include <common/bounded_json.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 
@@ -31,8 +32,8 @@ WeightMap read_weight_map(const std::string& path) {
       "not an index: it has {} bytes, but the maximum is {}",
       file.size(),
       kMaxIndexBytes);
-  const auto index =
-      Index::parse(file.text(0, file.size()), nullptr, /*exceptions=*/false);
+  const Index index =
+      parse_bounded_json(file.text(0, file.size())).value_or(Index());
   DDP_CHECK(
       index.is_object() && index.contains("weight_map") &&
           index["weight_map"].is_object(),
