@@ -2,6 +2,8 @@
 #include <tests/support/catch.h>
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <ATen/core/ivalue.h>
 #include <ddp/backends/shm/handshake.h>
@@ -227,6 +229,34 @@ TEST_CASE("of several greetings of one rank the first counts") {
   const auto text = words_of([&] { sockets[4].receive(deadline); });
   REQUIRE_THAT(text, Has("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
+}
+
+TEST_CASE("the file of what is no greeting is closed") {
+  std::string name;
+  const auto listener = UnixSocket::listen(name);
+  const FileDescriptor own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{AF_UNIX, {}};
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  REQUIRE(connect(own.get(), generic, static_cast<socklen_t>(length)) == 0);
+  char greeting[sizeof(backends::shm::Greeting)] = "";
+  iovec content{greeting, sizeof(greeting)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = "";
+  msghdr message{nullptr, 0, &content, 1, control, sizeof(control), 0};
+  auto* attached = CMSG_FIRSTHDR(&message);
+  *attached = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+  const int file = own.get();
+  std::memcpy(CMSG_DATA(attached), &file, sizeof(file)); // one, not two
+  REQUIRE(sendmsg(own.get(), &message, 0) == sizeof(greeting));
+
+  const auto deadline = Clock::now() + kLong;
+  const auto arrived = listener.accept(deadline);
+  const auto next = [] { return FileDescriptor(dup(STDIN_FILENO)).get(); };
+  const int before = next();
+  REQUIRE_THROWS_WITH(
+      arrived.receive(deadline), Has("no rank of this version"));
+  REQUIRE(next() == before);
 }
 
 } // namespace ddp::test::shm_work_test

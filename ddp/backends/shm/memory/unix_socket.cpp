@@ -143,16 +143,19 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
       length > 0,
       "the other process closed the connection: it has ended or failed");
   const auto* attached = CMSG_FIRSTHDR(&envelope.header);
-  const bool has_files = attached && attached->cmsg_type == SCM_RIGHTS &&
-      attached->cmsg_len == CMSG_LEN(2 * sizeof(int));
-  if (has_files) {
-    int files[2];
-    std::memcpy(files, CMSG_DATA(attached), sizeof(files));
-    message.files = {FileDescriptor(files[0]), FileDescriptor(files[1])};
+  size_t count = 0;
+  if (attached && attached->cmsg_type == SCM_RIGHTS) {
+    count = (attached->cmsg_len - CMSG_LEN(0)) / sizeof(int); // at most 2
+  }
+  for (size_t i = 0; i < count; ++i) { // owned even if they are not two
+    int file = -1;
+    std::memcpy(&file, CMSG_DATA(attached) + i * sizeof(int), sizeof(int));
+    message.files[i] = FileDescriptor(file);
   }
   DDP_CHECK_WITH(
       DistNetworkError,
-      has_files && length == static_cast<ssize_t>(sizeof(message.greeting)),
+      count == message.files.size() &&
+          length == static_cast<ssize_t>(sizeof(message.greeting)),
       "received a message of {} bytes, which no rank of this version sends",
       length);
   return message;
