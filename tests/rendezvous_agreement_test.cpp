@@ -1,8 +1,21 @@
 // The settings on which ranks must agree before they form a group.
+#include <ddp/rendezvous/rank_info.h>
+#include <nlohmann/json.hpp>
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
 
 namespace ddp::test::rendezvous_agreement_test {
+
+TEST_CASE("what no rank writes into the store is an error of its kind") {
+  for (const std::string text : {"", "{", "[1]", "{}", "null"}) {
+    REQUIRE_THROWS_AS(to_rank_info(parse_message(text)), c10::DistStoreError);
+  }
+  RankInfo own;
+  own.options = {{"backend", "gloo"}};
+  REQUIRE_THROWS_WITH(
+      check_same_options({own, {}}, "h:1"),
+      Has("backend (rank 0: gloo; rank 1: none)"));
+}
 
 TEST_CASE("ranks that were told different sizes all say so at once") {
   for (const int larger : {0, 1, 2}) {

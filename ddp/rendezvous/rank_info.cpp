@@ -1,5 +1,6 @@
 #include <ddp/rendezvous/rank_info.h>
 
+#include <common/bounded_json.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <nlohmann/json.hpp>
@@ -34,7 +35,8 @@ std::string differences(
   for (const auto& [name, expected] : ranks[0].*options) {
     std::vector<std::string> values;
     for (const auto& rank : ranks) {
-      values.push_back((rank.*options).at(name));
+      const auto found = (rank.*options).find(name);
+      values.push_back(found == (rank.*options).end() ? "none" : found->second);
     }
     if (std::set<std::string>(values.begin(), values.end()).size() > 1) {
       text += detail::format(
@@ -60,7 +62,17 @@ nlohmann::json json_of(const RankInfo& info) {
 }
 
 RankInfo to_rank_info(const nlohmann::json& value) {
-  return value;
+  try {
+    return value;
+  } catch (const nlohmann::json::exception& error) {
+    DDP_THROW(DistStoreError, kForeignMessage, error.what());
+  }
+}
+
+nlohmann::json parse_message(const std::string& text) {
+  auto value = parse_bounded_json(text);
+  DDP_CHECK_WITH(DistStoreError, value, kForeignMessage, "it is not JSON");
+  return *std::move(value);
 }
 
 void check_same_options(

@@ -40,6 +40,11 @@ struct RankInfo {
 };
 
 nlohmann::json json_of(const RankInfo& info);
+
+constexpr auto kForeignMessage =
+    "the store has a message that no rank of this version of ddp writes: {}";
+/// Throw `c10::DistStoreError` if no rank writes such a message.
+nlohmann::json parse_message(const std::string& text);
 RankInfo to_rank_info(const nlohmann::json& value);
 
 /// Throws `c10::ValueError` if options differ between ranks; `address` is the

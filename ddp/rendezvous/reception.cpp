@@ -103,7 +103,8 @@ void Reception::answer(int64_t r) {
     return;
   }
   const auto numbers = lobby_->get_to_str(key);
-  std::istringstream added(numbers.substr(answered_[r].size()));
+  std::istringstream added(
+      numbers.substr(std::min(answered_[r].size(), numbers.size())));
   for (std::string number; std::getline(added, number);) {
     lobby_->set(answer_key(number), attempt_);
   }

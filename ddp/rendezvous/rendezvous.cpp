@@ -77,7 +77,7 @@ class RendezvousAttempt {
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
-          members[r] = json::parse(room_->get_to_str(detail::joined_key(r)));
+          members[r] = parse_message(room_->get_to_str(detail::joined_key(r)));
           check_place(r, to_rank_info(members[r]), reception);
           pause.reset();
         }
@@ -126,7 +126,7 @@ class RendezvousAttempt {
     if (!wait(room_, detail::kReplyKey)) {
       fail(absent());
     }
-    const auto reply = json::parse(room_->get_to_str(detail::kReplyKey));
+    const auto reply = parse_message(room_->get_to_str(detail::kReplyKey));
     room_->set(detail::has_read_key(rank_), "");
     if (reply.contains("missing")) {
       fail(reply.at("missing").get<std::vector<int64_t>>());
@@ -234,7 +234,7 @@ class RendezvousAttempt {
     if (answered || !lobby_->check({formed})) {
       return;
     }
-    const auto size = std::stoll(lobby_->get_to_str(formed));
+    const auto size = parse_message(lobby_->get_to_str(formed)).get<int64_t>();
     DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
     DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
   }
@@ -305,6 +305,13 @@ class RendezvousAttempt {
 
   RendezvousResult result(const std::vector<json>& members) const {
     RendezvousResult ranks{room_, {}};
+    DDP_CHECK_WITH(
+        DistStoreError,
+        members.size() == static_cast<size_t>(size_),
+        "the store at {} lists {} ranks, expected {}",
+        where_,
+        members.size(),
+        size_);
     for (const auto& member : members) {
       ranks.members.push_back(to_rank_info(member));
     }
@@ -344,15 +351,14 @@ RendezvousResult rendezvous(
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       RendezvousAttempt attempt(environment, self.server, left, wait_notice);
-      if (environment.rank == 0) {
-        return attempt.host(self);
-      }
       try {
-        return attempt.join(self);
+        return environment.rank == 0 ? attempt.host(self) : attempt.join(self);
+      } catch (const nlohmann::json::exception& error) {
+        DDP_THROW(DistStoreError, kForeignMessage, error.what());
       } catch (const c10::DistError&) {
         // Unless the store was the previous group's, which rank 0 has left.
-        if (self.groups == 0 || attempt.has_entered() ||
-            Clock::now() >= deadline) {
+        if (environment.rank == 0 || self.groups == 0 ||
+            attempt.has_entered() || Clock::now() >= deadline) {
           throw;
         }
       }
