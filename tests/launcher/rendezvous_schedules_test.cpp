@@ -94,6 +94,12 @@ void run_schedule(unsigned seed) {
   }
 }
 
+TEST_CASE("Schedules that once failed pass", "[schedules]") {
+  for (const auto seed : {1515U, 393414U}) {
+    run_schedule(seed);
+  }
+}
+
 TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
   const int first = variable("DDP_TEST_SEED", 0);
   for (int i = 0; i < variable("DDP_TEST_SCHEDULES", 10000); ++i) {

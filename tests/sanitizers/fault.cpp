@@ -10,7 +10,8 @@ using ddp::ReducerOptions;
 using ddp::test::Outcome;
 
 // Each test case commits a fault in a Reducer's hook, and passes if the
-// sanitizer reports it: `fault race` under TSan, the others under ASan.
+// sanitizer reports it: `fault race` under TSan, the others under ASan and
+// UBSan.
 
 namespace {
 
@@ -90,6 +91,21 @@ struct LeakingHook : ddp::CommHook {
   float* volatile copy = nullptr;
 };
 
+/// Counts further than an int can.
+struct UndefinedHook : ddp::CommHook {
+  FuturePointer run(const ddp::GradBucket& bucket, const ProcessGroup& group)
+      override {
+    count_on();
+    return ddp::AllReduceHook().run(bucket, group);
+  }
+
+  void count_on() {
+    ++count;
+  }
+
+  int count = std::numeric_limits<int>::max();
+};
+
 template <typename Hook>
 void backward_with(const ProcessGroup& group) {
   torch::nn::Linear net(3, 1);
@@ -152,5 +168,12 @@ TEST_CASE("leak") {
         outcome,
         "ERROR: LeakSanitizer: detected memory leaks",
         {"lose_copies"});
+  }
+}
+
+TEST_CASE("undefined") {
+  for (const auto& outcome : outcomes_with<UndefinedHook>({1, 1, 1})) {
+    require_report(
+        outcome, "runtime error: signed integer overflow", {"count_on"});
   }
 }
