@@ -126,6 +126,25 @@ class Hosts:
             print("127.0.0.1 localhost", *lines, sep="\n", file=file)
         self.command(host, "mount", "--bind", file.name, "/etc/hosts")
 
+    def serve_no_names(self, host):
+        """Makes it a name server that never answers."""
+        self.drop(host, "53", "udp")
+        with open("/dev/shm/resolv.conf", "w") as file:
+            print("nameserver", self.address(host), file=file)
+
+    def ask_for_names(self, host, known):
+        """Lets the host ask that name server for those that it does not
+        know."""
+        self.set_names(host, *(f"{self.address(each)} n{each}"
+                               for each in known))
+        self.command(host, "mount", "--bind", "/dev/shm/resolv.conf",
+                     "/etc/resolv.conf")
+
+    def ask_for_no_names(self, host):
+        # Lazily: a process may be reading them.
+        self.command(host, "umount", "--lazy", "/etc/hosts",
+                     "/etc/resolv.conf")
+
     def cut(self, host, network=0):
         command("ip", "link", "set", self.cable(host, network), "down")
 

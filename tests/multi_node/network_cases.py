@@ -143,14 +143,9 @@ def own_name_is_loopback(nodes):
 def mute_name_server(nodes):
     """A name server that never answers does not delay nodes of which others
     know no names."""
-    hosts = nodes.hosts
-    hosts.drop(3, "53", "udp")
-    with open("/dev/shm/resolv.conf", "w") as file:
-        print("nameserver", hosts.address(3), file=file)
+    nodes.hosts.serve_no_names(3)
     for host in range(3):
-        hosts.set_names(host, *(f"{hosts.address(known)} n{known}"
-                                for known in {0, host}))
-        hosts.command(host, "mount", "--bind", file.name, "/etc/resolv.conf")
+        nodes.hosts.ask_for_names(host, {0, host})
     meets_and_restarts(nodes, 3)
 
 

@@ -10,21 +10,20 @@ import random
 import re
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
 import traceback
 
 from etcd_cases import CLIENTS, Etcd
+from faults import NAMED, OBSERVER, Faults, faults_here
 from hosts import Hosts, command
 from job import mpirun
 from network_cases import shift_clock
-from nodes import PORT, Nodes, command_of, name_of, processes_on
+from nodes import PORT, Nodes, name_of, processes_on
 
-OBSERVER = 4  # the host of an etcd, which has no ranks
 TIMEOUT = 40  # of the ranks' waits
-FAULTS = ["SIGKILL", "SIGKILL", "SIGTERM", "SIGTERM", "SIGSTOP", "crash", "cut",
-          "slow", "full_disk", "clock"] + ["lossy"] * bool(shutil.which("nft"))
 ALL_KEYS = json.dumps({"key": "AA==", "range_end": "AA==", "count_only": True})
 Setup = collections.namedtuple(
     "Setup", "launcher backend hosts ranks least members stops")
@@ -48,13 +47,14 @@ def draw(random):
                  members if launcher == "etcd" else (), random.random() < .7)
 
 
-class Soak:
+class Soak(Faults):
     """One training under random faults. What ended is started again, as a
     scheduler would; under mpirun and torchrun all of it."""
 
-    def __init__(self, program, hosts, disk, random, setup, events):
-        self.hosts, self.random, self.setup, self.disk = (
-            hosts, random, setup, disk)
+    def __init__(self, program, hosts, disk, faults, random, setup, events):
+        super().__init__()
+        self.hosts, self.random, self.setup, self.disk, self.faults = (
+            hosts, random, setup, disk, faults)
         self.nodes = Nodes(
             program, hosts, f"--nnodes={setup.least}:{setup.hosts} "
             "--node-timeout=5 --last-call=1 --grace=5 --max-restarts=1000 "
@@ -71,7 +71,6 @@ class Soak:
         self.clocks = shift_clock("/dev/shm/clock")
         self.undo = {}  # by fault and host: when, and what ends the fault
         self.away = set()  # hosts
-        self.killed = []  # ranks
         self.ending = None  # since when a gang has to end
         self.kill_at = None  # when what is left of it is killed
         self.since = time.monotonic()
@@ -103,17 +102,13 @@ class Soak:
                 for pid in processes_on(self.hosts, host)
                 if name_of(pid) != "etcd" and not ranks or self.is_rank(pid)]
 
-    def is_rank(self, pid):
-        return command_of(pid)[0] == self.words[0]
-
-    def signal(self, pid, number):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
     def disturb(self, now):
+        if not self.gang and self.until_kill <= 0:
+            self.kill_and_await(now)
+            return
         host = self.random.choice([*range(self.setup.hosts), *{
             OBSERVER}.intersection(self.setup.members)])
-        way = self.random.choice(FAULTS)
+        way = self.random.choice(self.faults)
         if (host in self.away or self.ending or (way, host) in self.undo or
                 not processes_on(self.hosts, host)):
             return
@@ -121,70 +116,15 @@ class Soak:
                       if way.startswith("SIG") else getattr(self, way)(host))
         self.events.append(f"{now - self.since:.0f} s {way} {told} n{host}")
         self.kinds[way] += 1
+        self.until_kill -= 1
+        self.calm_since = now
         if undo:
             self.undo[way, host] = (now + self.random.uniform(2, 15), undo)
-
-    # The faults: each returns what is told of it, and what ends it.
-
-    def send(self, host, number):
-        """To a process: each program as often."""
-        by_name = collections.defaultdict(list)
-        for pid in processes_on(self.hosts, host):
-            by_name[name_of(pid)].append(pid)
-        name = self.random.choice(sorted(by_name))
-        pid = self.random.choice(by_name[name])
-        if number == signal.SIGKILL and not self.gang and self.is_rank(pid):
-            self.killed.append(pid)
-        self.signal(pid, number)
-        if number == signal.SIGSTOP:
-            return name, lambda: self.signal(pid, signal.SIGCONT)
-        if name == "etcd":
-            return name, lambda: self.come_back(host)
-        if not self.is_rank(pid):
-            self.nodes.crashed += 1
-            self.kill_at = time.monotonic() + 10  # a gang may leave its ranks
-        return name, None
-
-    def crash(self, host):
-        self.nodes.crash(host)
-        self.ending = time.monotonic() if self.gang else None
-        return self.cut(host)
-
-    def cut(self, host):
-        self.hosts.cut(host)
-        self.away.add(host)
-        return "", lambda: self.come_back(host)
-
-    def come_back(self, host):
-        self.hosts.mend(host)
-        self.away.discard(host)
-        if host in self.setup.members and not self.etcd.at[host].running():
-            self.etcd.start(host)
-
-    def slow(self, host):
-        self.hosts.slow_down(host, self.random.choice([0.5, 1, 5]))
-        return "", lambda: self.hosts.speed_up(host)
-
-    def lossy(self, host):
-        self.hosts.lose(host, self.random.choice([2, 10, 30]))
-        return "", lambda: self.hosts.lose_none(host)
-
-    def full_disk(self, _):
-        path = f"{self.disk}/filler"
-        with contextlib.suppress(OSError), open(path, "wb", 0) as file:
-            while file.write(bytes(4096)):
-                pass
-        return "", lambda: command("rm", "-f", path)
-
-    def clock(self, host):
-        seconds = self.random.choice([-1, 1]) * self.random.randint(2, 10000)
-        with open(f"/dev/shm/clock-n{host}", "r+") as file:
-            file.write(f"{seconds:<20}")
-        return f"{seconds:+} s", None
 
     def end_faults(self, now):
         for key in [key for key in self.undo if now >= self.undo[key][0]]:
             self.undo.pop(key)[1]()
+            self.calm_since = now
 
     def care(self):
         """Starts again what ended; True once the training has."""
@@ -242,9 +182,12 @@ class Soak:
                 return self.finish()
             now = time.monotonic()
             self.nodes.require(now < self.since + seconds, "no end")
-            if next_event <= now < self.since + quiet_after:
-                self.disturb(now)
-                next_event = now + self.random.uniform(0.5, 8)
+            if self.awaited:
+                self.await_name(now)
+            elif next_event <= now < self.since + quiet_after:
+                if self.gang or self.until_kill > 0 or self.is_calm(now):
+                    self.disturb(now)
+                    next_event = now + self.random.uniform(0.5, 8)
             if turn % 100 == 0:
                 self.measure()
             time.sleep(0.05)
@@ -260,6 +203,10 @@ class Soak:
         if self.etcd:
             self.nodes.wait(lambda: not self.keys(), "keys are left", 90)
             self.etcd.end(*self.setup.members)
+        ports = [line for host in range(OBSERVER + 1) for line in
+                 self.hosts.command(host, "ss", "-Htan").splitlines()
+                 if line.startswith(("LISTEN", "ESTAB", "CLOSE-WAIT"))]
+        self.nodes.require(not ports, f"ports are left: {ports}")
         known = r"step-\d+\.pt|latest|\.epoch|\.lock"
         files = [name for name in os.listdir(f"{self.disk}/checkpoints")
                  if not re.fullmatch(known, name)]
@@ -270,9 +217,6 @@ class Soak:
                                             r"resumes from step (\d+)", text):
                 self.nodes.require(int(resumed) >= int(step),
                                    f"resumes from {resumed}, not {step}")
-        self.kinds.update(
-            "named" if f"(pid {pid}) was killed by signal 9" in "".join(texts)
-            else "not named" for pid in self.killed)
         self.nodes.require(all(most < 200 for name, most in self.most.items()
                                if "ddp" in name), f"too much: {self.most}")
         return set(re.findall(r"samples were seen (\d+) to (\d+) times, .*; "
@@ -303,6 +247,31 @@ class Soak:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def is_watched(name):
+    return "ddp" in name or "elastic_trainer" in name
+
+
+def compare_quarters(mosts):
+    """Prints the medians of what the first and the last trainings took at
+    most; returns what has doubled, if a few trainings cannot explain it."""
+    quarter = len(mosts) // 4
+    grown = []
+    for name in sorted({name for most in mosts for name in most}):
+        first, last = (
+            [most[name] for most in part if name in most]
+            for part in (mosts[:quarter], mosts[len(mosts) - quarter:]))
+        if not is_watched(name) or not first or not last:
+            continue
+        before, after = statistics.median(first), statistics.median(last)
+        print(f"{name}: median {before:g} in the first quarter, {after:g} in "
+              f"the last")
+        if quarter >= 3 and after > 2 * before:
+            grown.append(name)
+    if grown:
+        print("grown:", *grown)
+    return grown
+
+
 def soak(program):
     """An hour of it, or DDP_TEST_MINUTES; DDP_TEST_SEED says where to begin.
     Jobs of a fixed size must end with the weights of an undisturbed one;
@@ -313,21 +282,26 @@ def soak(program):
     disk = tempfile.mkdtemp()
     command("mount", "-t", "tmpfs", "-o", "size=4m", "disk", disk)
     hosts = Hosts(OBSERVER + 1)
+    hosts.serve_no_names(OBSERVER)
+    faults = faults_here(hosts)
     for host in range(OBSERVER + 1):
         command("truncate", "-s", "20", f"/dev/shm/clock-n{host}")
-    undisturbed, wrong = {}, []
-    counts = {name: collections.Counter()
-              for name in ("trainings", "faults", "most")}
+    undisturbed, wrong, mosts = {}, [], []
+    named = collections.defaultdict(list)
+    counts = {name: collections.Counter() for name in ("trainings", "faults")}
 
     def train(seed, setup, events, *limits):
-        job = Soak(program, hosts, disk, random.Random(seed), setup, events)
+        job = Soak(program, hosts, disk, faults, random.Random(seed), setup,
+                   events)
         try:
             with job.nodes:
                 return job.run(*limits)
         finally:
             job.clean()
             counts["faults"] += job.kinds
-            counts["most"] |= job.most
+            mosts[-1] |= job.most
+            for name, seconds in job.named.items():
+                named[name] += seconds
 
     def check(seed, setup, events):
         ends = train(seed, setup, events, 180, 900, 60)
@@ -350,19 +324,26 @@ def soak(program):
         setup = draw(random.Random(seed))
         counts["trainings"][f"{setup.launcher} {setup.backend}"] += 1
         events, since, result = [], time.monotonic(), "right"
+        mosts.append(collections.Counter())
         try:
             check(seed, setup, events)
         except Exception:
             wrong.append(seed)
             result = f"WRONG: {traceback.format_exc()}"
+        most = ", ".join(f"{count} {name}" for name, count in
+                         sorted(mosts[-1].items()) if is_watched(name))
         print(f"seed {seed}, {setup}, {time.monotonic() - since:.0f} s, "
-              f"{len(events)} faults ({', '.join(events)}): {result}",
-              flush=True)
+              f"{len(events)} faults ({', '.join(events)}); at most {most}: "
+              f"{result}", flush=True)
     command("umount", disk)
     os.rmdir(disk)
     for name, counter in counts.items():
         print(f"{name}:", *(f"{count} {key}," for key, count in
                             sorted(counter.items())))
+    for name, seconds in sorted(named.items()):
+        print(f"{len(seconds)} killed {name}, named after {min(seconds):.1f} "
+              f"to {max(seconds):.1f} s (at most {NAMED[name][1]} s)")
+    grown = compare_quarters(mosts)
     print(sum(counts["trainings"].values()), "trainings, of which went wrong:",
           wrong or "none")
-    sys.exit(bool(wrong))
+    sys.exit(bool(wrong or grown))
