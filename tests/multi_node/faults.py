@@ -26,6 +26,7 @@ NAMED = {
     "ddprun": (r"the ddprun of node n{host} died|"
                r"node n{host} served the rendezvous", 15)}
 CALM = 4  # seconds without a fault or a change
+PATIENCE = 15  # seconds that the soak waits for that
 EVENTS = 5  # between kills whose names are awaited
 # How much more memory the processes of a host get while that is short.
 LEAST_BYTES = 1 << 20

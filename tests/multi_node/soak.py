@@ -17,7 +17,7 @@ import time
 import traceback
 
 from etcd_cases import CLIENTS, Etcd
-from faults import NAMED, OBSERVER, Faults, faults_here
+from faults import EVENTS, NAMED, OBSERVER, PATIENCE, Faults, faults_here
 from hosts import Hosts, command
 from job import mpirun
 from network_cases import shift_clock
@@ -188,6 +188,8 @@ class Soak(Faults):
                 if self.gang or self.until_kill > 0 or self.is_calm(now):
                     self.disturb(now)
                     next_event = now + self.random.uniform(0.5, 8)
+                elif now > next_event + PATIENCE:
+                    self.until_kill = EVENTS
             if turn % 100 == 0:
                 self.measure()
             time.sleep(0.05)
