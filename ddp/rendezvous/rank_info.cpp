@@ -70,7 +70,7 @@ RankInfo to_rank_info(const nlohmann::json& value) {
 }
 
 nlohmann::json parse_message(const std::string& text) {
-  auto value = parse_bounded_json(text);
+  auto value = parse_bounded_json(text, /*fractions=*/false);
   DDP_CHECK_WITH(DistStoreError, value, kForeignMessage, "it is not JSON");
   return *std::move(value);
 }

@@ -273,4 +273,11 @@ TEST_CASE("what nests deep is no entry", "[unit]") {
   CHECK_FALSE(parse_entry(text));
 }
 
+TEST_CASE("a fraction is no number of an entry", "[unit]") {
+  auto entry = json::parse(entry_text(entry_of(Entry::Type::kEnd)));
+  CHECK(parse_entry(entry.dump()));
+  entry["sequence"] = 1e3; // 1e300 could not be converted
+  CHECK_FALSE(parse_entry(entry.dump()));
+}
+
 } // namespace ddp::test::shared_log_test

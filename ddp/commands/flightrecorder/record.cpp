@@ -32,7 +32,11 @@ int64_t number_of(
     const char* name,
     int64_t least,
     int64_t most = std::numeric_limits<int64_t>::max()) {
-  const auto number = object.at(name).get<int64_t>();
+  const auto& value = object.at(name);
+  if (!value.is_number_integer()) {
+    throw std::runtime_error(std::string(name) + " is no integer");
+  }
+  const auto number = value.get<int64_t>();
   if (number < least || number > most) {
     throw std::runtime_error(
         std::string(name) + " is " + std::to_string(number));

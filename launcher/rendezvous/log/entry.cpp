@@ -144,7 +144,7 @@ std::string entry_text(const Entry& entry) {
 std::optional<Entry> parse_entry(const std::string& text) {
   try {
     json value = Entry();
-    value.update(parse_bounded_json(text).value());
+    value.update(parse_bounded_json(text, /*fractions=*/false).value());
     auto entry = value.get<Entry>();
     return is_valid(entry) ? std::make_optional(entry) : std::nullopt;
   } catch (const std::exception&) {
