@@ -2,6 +2,7 @@
 #include <ddp/backends/nccl.h>
 #include <ddp/debug/backend_wrapper.h>
 #include <ddp/init/backend_connection.h>
+#include <ddp/init/unreachable_hosts.h>
 #include <ddp/init/watchdog.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
@@ -134,6 +135,7 @@ void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
   // Some ranks may still be reading addresses from the store, which ends with
   // rank 0, so no rank continues before all are connected.
   wait_for_all_ranks(impl, "connecting");
+  forget_addresses(impl);
   debug::log_group(impl);
 }
 

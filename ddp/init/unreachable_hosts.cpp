@@ -79,6 +79,23 @@ void publish_address(const ProcessGroupImpl& group) {
   }
 }
 
+void forget_addresses(const ProcessGroupImpl& group) {
+  if (group.rank != 0 || !group.store) {
+    return;
+  }
+  try {
+    // gloo's names in LibTorch; an unknown key has no effect.
+    for (int64_t r = 0; r < group.size; ++r) {
+      group.store->deleteKey(c10::str("gloo/0/", r));
+      if (!group.on_one_host()) {
+        group.store->deleteKey(c10::str("gloo_between/0/", r));
+        group.store->deleteKey(key(r));
+      }
+    }
+  } catch (const std::exception&) { // the store's process may have ended
+  }
+}
+
 std::string unreachable_hosts(const ProcessGroupImpl& group) {
   if (group.on_one_host()) {
     return "";

@@ -20,10 +20,10 @@ STEPS = "8"
 FOREVER = "1000000"
 
 
-def hashes(job, places):
+def hashes(job, places, seconds=START):
     """The ranks' hashes after a run that succeeds; places[rank] is the place
     on its host that it should have."""
-    results = job.finish(START)
+    results = job.finish(seconds)
     job.require(all(code == 0 for _, code in results), "a process failed")
     text = "".join(text for text, _ in results)
     found = {int(rank): place for rank, place in re.findall(
@@ -72,6 +72,19 @@ def training(program):
     with run(hosts, [2, 2, 2], words) as job:
         found = hashes(job, THREE_BY_TWO)
     assert found == expected, f"{found} over three hosts"
+
+
+def many_hosts(program):
+    """64 hosts of one rank train together."""
+    hosts = Hosts(64)
+    with run(hosts, [1] * 64, [program, "20"], DDP_TIMEOUT="300") as job:
+        job.wait_for("step 3\n", 400)
+        memory = []
+        for process in job.processes:
+            with open(f"/proc/{process.process.pid}/smaps_rollup") as file:
+                memory += re.findall(r"Pss: +(\d+)", file.read())
+        print(f"{sum(map(int, memory)) // 1024} MiB in all", flush=True)
+        hashes(job, ["0 of 1"] * 64, 400)
 
 
 def training_by_mpirun(program):

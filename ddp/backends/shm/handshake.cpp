@@ -93,6 +93,7 @@ std::vector<Message> introduce_all(
   std::vector<Message> messages(options.size);
   messages[0] = introduce(own, password, 0);
   const auto sockets = gather_sockets(listener, password, messages, deadline);
+  options.store->deleteKey(kSocketKey); // all ranks have read it
   for (const auto& socket : sockets) {
     for (const auto& message : messages) {
       socket.send(message, deadline);
