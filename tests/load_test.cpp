@@ -171,6 +171,9 @@ TEST_CASE("saves leave nothing but the last checkpoints") {
       require_flat("saves", times, group, [&](int64_t i) {
         training.set(i);
         checkpoints.save(i);
+        if (i % 25 == 24) { // before each count
+          checkpoints.wait();
+        }
       });
       checkpoints.wait();
       group.barrier();
