@@ -6,9 +6,10 @@ set -euo pipefail
 source=$1 here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 skip() { echo "skipped: $*" && exit 77; }
 fail() { cat -- "$work/log" && echo "$*" && exit 1; }
-torch=$("${DDP_PYTHON:-python3}" -c \
+python=${DDP_PYTHON:-python3}
+torch=$("$python" -c \
   'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))') ||
-  skip 'DDP_PYTHON names no Python that has torch'
+  skip "$python (DDP_PYTHON) has no torch"
 work=$(mktemp -d -t ddp-wheel-XXXXXX)
 trap 'rm -rf -- "$work"' EXIT
 
@@ -23,13 +24,15 @@ wheel=$(echo "$work"/made/ddprun-*.whl)
   fail "$wheel does not name the glibc that it needs"
 (($(stat -c %s -- "$wheel") < 3000000)) || fail "$wheel has more than 3 MB"
 
-"$DDP_PYTHON" -m venv "$work/venv"
+"$python" -m venv "$work/venv"
 pip=("$work/venv/bin/pip" --disable-pip-version-check -q)
-! "${pip[@]}" install --no-index --no-deps --target "$work/musl" \
-  --platform musllinux_1_2_x86_64 --only-binary :all: "$wheel" 2>"$work/log" ||
-  fail 'the wheel was taken for musl'
-grep -q 'is not a supported wheel on this platform' "$work/log" ||
-  fail 'pip does not say that musl is not supported'
+for platform in musllinux_1_2_x86_64 manylinux_2_36_aarch64; do
+  ! "${pip[@]}" install --no-index --no-deps --target "$work/other" \
+    --platform "$platform" --only-binary :all: "$wheel" 2>"$work/log" ||
+    fail "the wheel was taken for $platform"
+  grep -q 'is not a supported wheel on this platform' "$work/log" ||
+    fail "pip does not say that $platform is not supported"
+done
 "${pip[@]}" install --no-index "$wheel"
 run() { # ARGUMENT...
   PATH=$work/venv/bin:/usr/bin:/bin OMP_NUM_THREADS=1 \
