@@ -35,6 +35,15 @@ if(DDP_TORCH_CUDA)
     "${CUDAToolkit_LIBRARY_DIR}")
 endif()
 
+# Debian's zsh looks for completions of packages in a folder of its own.
+file(WRITE ${PROJECT_BINARY_DIR}/debian_zsh.cmake [[
+if(CPACK_GENERATOR STREQUAL "DEB")
+  set(_zsh "${CPACK_TEMPORARY_DIRECTORY}/programs/usr/share/zsh")
+  file(RENAME ${_zsh}/site-functions ${_zsh}/vendor-completions)
+endif()
+]])
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/debian_zsh.cmake)
+
 # ddp_package(<component> <package> <section> <depends> <summary>)
 function(ddp_package component package section depends summary)
   string(TOUPPER ${component} name)
