@@ -94,10 +94,8 @@ void run_schedule(unsigned seed) {
   }
 }
 
-TEST_CASE("Schedules that once failed pass", "[schedules]") {
-  for (const auto seed : {1515U, 393414U}) {
-    run_schedule(seed);
-  }
+TEST_CASE("A schedule that once failed passes", "[schedules]") {
+  run_schedule(1515);
 }
 
 TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
