@@ -103,6 +103,9 @@ for version in 2.10.0 2.12.0 2.1.0 3.11.0; do
 done
 
 make_torch 2.11.0
+! configure -DTorch_DIR="$torch/share/cmake/Torch" -Dcomponents=mip ||
+  fail 'a misspelt component was taken'
+says 'there is no component mip'
 for prefix in "$torch" "$torch/share/cmake"; do # torch.utils.cmake_prefix_path
   configure -DCMAKE_PREFIX_PATH="$prefix" ||
     fail "the LibTorch of CMAKE_PREFIX_PATH=$prefix was not found"
