@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 using namespace ddp::backends::shm;
 
@@ -35,9 +36,15 @@ static void send(const std::string& name, std::string text, size_t files) {
   sendmsg(own.get(), &header, 0);
 }
 
+static int lowest_free() {
+  return ddp::FileDescriptor(dup(STDERR_FILENO)).get();
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static std::string name;
   static const auto listener = UnixSocket::listen(name);
+  static bool is_open = false; // the files of send()
+  const int before = lowest_free();
   const size_t files = size ? *data : 0;
   send(name, {data + std::min<size_t>(size, 1), data + size}, files);
   const auto limit = UnixSocket::Clock::now() + std::chrono::seconds(1);
@@ -46,10 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Mapping(message.files[0].get());
   } catch (const c10::Error&) {
   }
-  static const int first = dup(STDERR_FILENO);
-  const ddp::FileDescriptor next(dup(STDERR_FILENO));
-  if (next.get() != first + 1) { // a descriptor is left open
-    std::abort();
+  if (std::exchange(is_open, true) && lowest_free() != before) {
+    std::abort(); // a descriptor is left open
   }
   return 0;
 }
