@@ -1,8 +1,8 @@
 // The settings on which ranks must agree before they form a group.
 #include <ddp/rendezvous/rank_info.h>
-#include <nlohmann/json.hpp>
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
+#include <nlohmann/json.hpp>
 
 namespace ddp::test::rendezvous_agreement_test {
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build, moves what was installed, and builds and runs this project
-# against it; then compiles a program with the source as a part of its project.
+# against it.
 # Usage: run_consumer.sh BUILD_FOLDER TORCH_DIR
 set -euo pipefail
 build=$(realpath -- "$1") torch=$2
@@ -64,9 +64,3 @@ if command -v pkg-config >/dev/null; then
     \"-Wl,-rpath,\${library%/*}\""
   "$work/by_pkg_config" 1 "$work/model.safetensors"
 fi
-
-for fetch in OFF ON; do
-  cmake -S "$source/from_source" -B "$work/from_source_$fetch" -G Ninja \
-    -DDDP_CHECKOUT="$source/../.." -DDDP_FETCH=$fetch -DTorch_DIR="$torch"
-  cmake --build "$work/from_source_$fetch" --target own_folders
-done

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds ddp as a part of another project, as docs/install.md says, and trains by
+# that project's program as two processes.
+# Usage: from_source.sh BUILD_FOLDER TORCH_DIR DDPRUN
+set -euo pipefail
+# It stays, and ccache serves it, so that a second run builds only what has changed.
+build=$1/from_source torch=$2 ddprun=$3
+CMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache || true)
+export CMAKE_CXX_COMPILER_LAUNCHER
+source=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+checkout=$(realpath -- "$source/../..")
+work=$(mktemp -d -t ddp-source-XXXXXX)
+trap 'rm -rf -- "$work"' EXIT
+sed -n '/^## FetchContent/,$ { /^```cmake/,/^```/ { /^```/!p } }' \
+  "$checkout/docs/install.md" >"$work/fetch.cmake"
+cat >"$work/subdirectory.cmake" <<END
+add_subdirectory("$checkout" _deps/ddp-build)
+target_link_libraries(train PRIVATE ddp::ddp)
+END
+# ddp's own folder is the same, so that the second way builds nothing of it.
+for way in fetch subdirectory; do
+  cmake -S "$source/from_source" -B "$build" -G Ninja -DTorch_DIR="$torch" \
+    -DDDP_LINES="$work/$way.cmake" -DFETCHCONTENT_SOURCE_DIR_DDP="$checkout"
+  cmake --build "$build" -j 2 --target train own_folders
+  rm -f -- "$build/model.safetensors"
+  "$ddprun" --nproc-per-node 2 "$build/train" 2 "$build/model.safetensors"
+done
