@@ -11,11 +11,11 @@ class StepCount {
  public:
   /// The number of backward passes before the backward pass of `bucket`.
   int64_t before(const GradBucket& bucket) {
-    backends::check_not_capturing(
-        bucket.buffer.device(),
-        "PowerSGDHook and PostLocalSGDHook count steps on the host; use "
-        "another comm_hook, or do not capture");
     if (bucket.iteration != iteration_) {
+      backends::check_not_capturing(
+          bucket.buffer.device(),
+          "PowerSGDHook and PostLocalSGDHook count steps on the host; use "
+          "another comm_hook, or do not capture");
       iteration_ = bucket.iteration;
       ++begun_;
     }

@@ -83,10 +83,13 @@ void forget_addresses(const ProcessGroupImpl& group) {
   if (group.rank != 0 || !group.store) {
     return;
   }
+  const bool over_gloo = group.backend != "shm" && group.backend != "mpi";
   try {
     // gloo's names in LibTorch; an unknown key has no effect.
     for (int64_t r = 0; r < group.size; ++r) {
-      group.store->deleteKey(c10::str("gloo/0/", r));
+      if (over_gloo) {
+        group.store->deleteKey(c10::str("gloo/0/", r));
+      }
       if (!group.on_one_host()) {
         group.store->deleteKey(c10::str("gloo_between/0/", r));
         group.store->deleteKey(key(r));

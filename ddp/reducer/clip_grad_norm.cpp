@@ -112,13 +112,17 @@ at::Tensor Reducer::clip_grad_norm(
   if (factor.is_cpu() && factor.item<double>() == 1) {
     return total; // saves a pass over the gradients
   }
+  at::Tensor own; // the factor as the last run needed it
   for (const auto& run : runs) {
     // A GPU multiplies faster by a factor of the run's dtype. A CPU does not,
     // and would round the factor of a half-precision run.
-    run.mul_(factor.to(
-        run.device(),
-        run.is_cpu() ? factor.scalar_type()
-                     : c10::toRealValueType(run.scalar_type())));
+    const auto dtype = run.is_cpu() ? factor.scalar_type()
+                                    : c10::toRealValueType(run.scalar_type());
+    if (!own.defined() || own.device() != run.device() ||
+        own.scalar_type() != dtype) {
+      own = factor.to(run.device(), dtype);
+    }
+    run.mul_(own);
   }
   return total;
 }

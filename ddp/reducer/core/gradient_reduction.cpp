@@ -147,7 +147,7 @@ void GradientReduction::mark_unused(ParameterState& parameter) {
     divide(parameter.view);
   } else {
     parameter.view.copy_(grad);
-    if (prescale_ && divisor_ != 1) {
+    if (scales()) {
       parameter.view.mul_(factor_);
     }
   }
@@ -188,7 +188,6 @@ void GradientReduction::copy_outside(Bucket& bucket) {
     return; // all gradients are in the bucket
   }
   const bool crossed = bucket.streams.join(device);
-  const bool scales = prescale_ && divisor_ != 1;
   std::vector<at::Tensor> slices;
   std::vector<at::Tensor> small;
   for (const size_t index : bucket.indices) {
@@ -201,7 +200,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
     if (crossed) { // the memory belongs to another stream
       values.record_stream(current_stream(device));
     }
-    if (scales && values.numel() >= kLargeOnGpu) {
+    if (scales() && values.numel() >= kLargeOnGpu) {
       scaled_copy(parameter.view, values, factor_);
     } else {
       slices.push_back(parameter.view);
@@ -211,7 +210,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
   }
   if (!slices.empty()) {
     at::_foreach_copy_(slices, small);
-    if (scales) {
+    if (scales()) {
       at::_foreach_mul_(slices, factor_.item());
     }
   }
@@ -219,7 +218,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
 
 /// Scales gradients that are already in a bucket.
 void GradientReduction::divide(at::Tensor& gradients) {
-  if (prescale_ && divisor_ != 1) {
+  if (scales()) {
     by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_);
   }
 }

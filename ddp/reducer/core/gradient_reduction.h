@@ -60,6 +60,10 @@ class GradientReduction {
   void copy_outside(Bucket& bucket);
   void scale(Bucket& bucket);
   void divide(at::Tensor& gradients);
+  /// Whether a sum needs scaled gradients: a divisor of 1 changes none.
+  bool scales() const {
+    return prescale_ && divisor_ != 1;
+  }
 
   std::vector<ParameterState>& parameters_;
   BucketStorage& buckets_;
