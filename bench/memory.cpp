@@ -6,6 +6,7 @@
 #include <bench/commands.h>
 #include <bench/groups.h>
 #include <bench/paired.h>
+#include <bench/process_memory.h>
 #include <bench/trainer.h>
 
 namespace bench {

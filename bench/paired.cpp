@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 
 namespace bench {
 namespace {
@@ -98,18 +97,6 @@ double seconds_of(const std::function<void()>& function) {
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - start;
   return took.count();
-}
-
-double memory_mib(const std::string& file, const std::string& line) {
-  std::ifstream stream("/proc/self/" + file);
-  double kib = 0;
-  for (std::string word; stream >> word;) {
-    if (word == line) {
-      stream >> kib;
-      break;
-    }
-  }
-  return kib / 1024;
 }
 
 } // namespace bench

@@ -55,9 +55,4 @@ void print(const nlohmann::json& result);
 
 double seconds_of(const std::function<void()>& function);
 
-/// The MiB in a line of a file of /proc/self: "VmHWM:" of "status" (the most
-/// memory that the process had), "VmRSS:" (its present memory), or "Pss:" of
-/// "smaps_rollup" (the same, with shared pages divided among their processes).
-double memory_mib(const std::string& file, const std::string& line);
-
 } // namespace bench

@@ -4,6 +4,7 @@
 
 #include <bench/commands.h>
 #include <bench/paired.h>
+#include <bench/process_memory.h>
 
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>

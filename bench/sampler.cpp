@@ -3,6 +3,7 @@
 
 #include <bench/commands.h>
 #include <bench/paired.h>
+#include <bench/process_memory.h>
 
 #include <ATen/ops/randperm.h>
 #include <ddp/samplers/distributed_sampler.h>

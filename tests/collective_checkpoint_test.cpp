@@ -1,3 +1,4 @@
+#include <bench/process_memory.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
@@ -110,17 +111,11 @@ RANKS_TEST("every rank throws rank 0's reason") {
 
 /// The peak memory of each rank since the previous call, in MB.
 std::vector<double> take_peaks(const ProcessGroup& group) {
-  std::ifstream status("/proc/self/status");
-  std::string peak;
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:") {
-      status >> peak;
-    }
-  }
+  const auto peak = bench::memory_mib("status", "VmHWM:") * 1024 / 1e3;
   std::ofstream("/proc/self/clear_refs") << 5; // resets the peak
   std::vector<double> peaks;
-  for (const auto& kilobytes : group.all_gather(peak)) {
-    peaks.push_back(std::stod(kilobytes) / 1e3);
+  for (const auto& each : group.all_gather(std::to_string(peak))) {
+    peaks.push_back(std::stod(each));
   }
   return peaks;
 }

@@ -1,4 +1,5 @@
 // Time and memory of a sampler of 10^8 samples.
+#include <bench/process_memory.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/samplers.h>
 
@@ -6,15 +7,9 @@ namespace ddp::test::large_sampler_test {
 
 /// The peak memory of this process, in GB.
 double peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:") {
-      double kilobytes = 0;
-      status >> kilobytes;
-      return kilobytes * 1024 / 1e9;
-    }
-  }
-  return std::numeric_limits<double>::infinity();
+  const double mib = bench::memory_mib("status", "VmHWM:");
+  return mib > 0 ? mib * 1024 * 1024 / 1e9
+                 : std::numeric_limits<double>::infinity();
 }
 
 TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {

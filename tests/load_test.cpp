@@ -1,4 +1,5 @@
 // What is done thousands of times in one process leaves nothing behind.
+#include <bench/process_memory.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/stepped_training.h>
@@ -9,7 +10,7 @@ using std::chrono::seconds;
 
 // That a process may grow by in all: what is done now and then, such as a
 // heartbeat, may begin late.
-constexpr int64_t kMostKib = 8192;
+constexpr double kMostMib = 8;
 constexpr int64_t kLate = 2; // threads and keys
 
 /// A part of `all`: some percent, which DDP_TEST_LOAD sets.
@@ -40,19 +41,6 @@ int64_t entries_of(const std::string& folder) {
       std::filesystem::directory_iterator());
 }
 
-/// The sum of these lines of /proc/self/smaps_rollup, in KiB.
-int64_t memory_kib() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string word; file >> word;) {
-    if (word == "Pss:") {
-      int64_t kib = 0;
-      file >> kib;
-      return kib;
-    }
-  }
-  return 0;
-}
-
 /// What a process has, and the store of its group.
 struct Counts {
   explicit Counts(const ProcessGroup& group) {
@@ -61,16 +49,17 @@ struct Counts {
     group.barrier();
     files = entries_of("/proc/self/fd");
     threads = entries_of("/proc/self/task");
-    kib = memory_kib();
+    mib = bench::memory_mib("smaps_rollup", "Pss:");
   }
 
-  int64_t keys = 0, files = 0, threads = 0, kib = 0;
+  int64_t keys = 0, files = 0, threads = 0;
+  double mib = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Counts& counts) {
   return out << counts.files << " descriptors, " << counts.threads
-             << " threads, " << counts.keys << " keys, " << counts.kib
-             << " KiB";
+             << " threads, " << counts.keys << " keys, " << counts.mib
+             << " MiB";
 }
 
 /// Calls `once` so often; after the first twentieth, nothing may grow.
@@ -100,7 +89,7 @@ void require_flat(
   CHECK(after.files == before->files);
   CHECK(after.threads <= before->threads + kLate);
   CHECK(after.keys <= before->keys + kLate);
-  CHECK(after.kib <= before->kib + kMostKib);
+  CHECK(after.mib <= before->mib + kMostMib);
 }
 
 struct Trained {
