@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "toolkit"))
-import hosting_test
+from any_yaml import yaml
 
 FENCE = re.compile(r"^( *)```(\w*)(.*)\n((?:.*\n)*?) *```$", re.M)
 # Commands of a project do nothing in a script.
@@ -51,10 +51,10 @@ def fault_of_block(language, title, text, compiled):
         elif language == "json":
             json.loads(text)
         elif language == "yaml":
-            list(hosting_test.yaml.safe_load_all(text) if hosting_test.yaml else ())
+            list(yaml.safe_load_all(text) if yaml else ())
         elif language != "text":
             return f"no check for the language '{language}'"
-    except (SyntaxError, ValueError, getattr(hosting_test.yaml, "YAMLError", ())) as error:
+    except (SyntaxError, ValueError, getattr(yaml, "YAMLError", ())) as error:
         return str(error)
     return None
 
@@ -79,11 +79,9 @@ def main():
     print(f"{len(pages)} pages, {count} blocks, {len(found)} with a fault")
     if found or count < 100:
         sys.exit(1)
-    if hosting_test.yaml is None:
+    if yaml is None:
         print("skipped: YAML, since python3 has no PyYAML; ./dev docs downloads one")
         sys.exit(77)
 
 
-if hosting_test.yaml is None:
-    hosting_test.with_yaml()
 main()

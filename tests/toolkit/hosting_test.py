@@ -5,27 +5,14 @@ Usage: hosting_test.py SOURCE_FOLDER. YAML is read by PyYAML: python3's, or that
 ./dev docs; without one its checks are left out, and the exit code is 77.
 """
 
-import os
 import pathlib
 import re
 import sys
 
-try:
-    import yaml
-except ImportError:
-    yaml = None
+from any_yaml import yaml
 
 # ddp 0.1, libddp0.1, ddp@0.1.0, 0.1.0+torch2.11
 REPEATED = re.compile(r"ddp[@ ]?(\d+\.\d+(?:\.\d+)?)|(\d+\.\d+\.\d+)\+torch")
-
-
-def with_yaml():
-    """Starts again with the Python of ./dev docs, if that has PyYAML."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    python = f"{cache}/ddp/site/bin/python3"
-    if os.path.exists(python) and os.path.realpath(sys.prefix) != os.path.realpath(
-            f"{cache}/ddp/site"):
-        os.execv(python, [python, "-B", *sys.argv])
 
 
 def versions(source):
@@ -157,8 +144,6 @@ def files_in_yaml(source):
 
 def main():
     source = pathlib.Path(sys.argv[1])
-    if yaml is None:
-        with_yaml()
     found = versions(source)
     if yaml is not None:
         found += files_in_yaml(source)
