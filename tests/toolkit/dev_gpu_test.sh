@@ -71,6 +71,7 @@ expect 'it says so' grep -q 'cannot start a program' "$work/output"
 sanitizer 'shift 2; "$@"'
 expect 'it runs the tests' gpu_test --test
 expect 'a test that finds no GPU fails' grep -q ', 1$' "$work/log"
+expect 'the tests have a time limit' grep -q -- '--stop-time' "$work/log"
 expect 'it runs tests under compute-sanitizer' gpu_test --sanitize -R '^gpu\.'
 expect 'these tests' grep -q -- '-R .gpu.* by .*/bin/compute-sanitizer' \
   "$work/log"
@@ -89,5 +90,9 @@ expect 'it leaves the figures of before' \
   grep -q before "$work/root/docs/gpu-results.md"
 echo 0a1b2c3 >"$work/root/.commit" # of a bundle, which is no repository
 expect 'the benchmark runs' bench 0
-expect 'it names the commit' grep -q 0a1b2c3 "$work/root/docs/gpu-results.md"
+expect 'it names that commit' grep -q 0a1b2c3 "$work/root/docs/gpu-results.md"
 expect 'its figures are written' grep -q now "$work/root/docs/gpu-results.md"
+
+expect 'a bundle is made' "$1/dev" bundle "$work/bundle"
+commit=$(git -c safe.directory="$(realpath -- "$1")" -C "$1" rev-parse --short HEAD)
+expect 'it has the commit' test "$(<"$work/bundle/.commit")" = "$commit"
