@@ -119,9 +119,9 @@ void measure(
 } // namespace
 
 void measure_loader(const Arguments& arguments) {
-  constexpr std::array<size_t, 4> kWorkers{0, 1, 2, 4};
-  const double seconds = std::stod(arguments.at(0)) /
-      static_cast<double>(kEpochs.size() * kWorkers.size());
+  const auto cases = kEpochs.size() * (arguments.size() - 1);
+  const double seconds =
+      std::stod(arguments.at(0)) / static_cast<double>(cases);
   std::optional<PythonPeer> python;
   if (PythonPeer::available()) {
     python.emplace();
@@ -129,8 +129,8 @@ void measure_loader(const Arguments& arguments) {
     std::printf("no Python: DDP_PYTHON is not set\n");
   }
   for (const auto& epoch : kEpochs) {
-    for (const size_t workers : kWorkers) {
-      measure(epoch, workers, seconds, python);
+    for (size_t i = 1; i < arguments.size(); ++i) {
+      measure(epoch, std::stoul(arguments[i]), seconds, python);
     }
   }
 }

@@ -68,14 +68,15 @@ class Bench:
         ]
 
     def steps(self):
-        seconds = 6 if self.quick else 17
+        seconds = 3 if self.quick else 17
         names = ["mlp200", "big100", "resnet18"]
-        alone, more = names[:2], []
+        alone, more, sizes = names[:1], [], ()
         if not self.quick:
             more = ["accumulation", "unused", "blocks", "blocks_bf16", "lstm"]
+            alone, sizes = names[:2], (3, 4)
         command = self.ranks(2, "step", seconds, *names, *more)
         self.run("steps of 2 ranks", command)
-        for size in () if self.quick else (3, 4):
+        for size in sizes:
             command = self.ranks(size, "step", seconds / 2, *names)
             self.run(f"steps of {size} ranks", command)
         self.run(
@@ -84,8 +85,10 @@ class Bench:
 
     def process_steps(self):
         """One rank, with and without ddp, each in processes of its own."""
+        if self.quick:
+            return  # too few rounds would say nothing
         times = {"local": [], "ddp": []}
-        rounds = 3 if self.quick else 9
+        rounds = 9
         for i in range(rounds):
             for way in sorted(times, reverse=i % 2 == 1):
                 before = len(self.results)
@@ -102,7 +105,7 @@ class Bench:
             )
 
     def all_reduces(self):
-        arguments = ["all_reduce", 5 if self.quick else 20]
+        arguments = ["all_reduce", 2 if self.quick else 20]
         if shutil.which("mpirun"):
             arguments += ["mpi", "gloo", "shm"]
             command = ["mpirun", "-n", 2, self.program, *arguments]
@@ -113,7 +116,7 @@ class Bench:
     def checkpoints(self):
         # Not in /tmp, which may be no disk.
         with tempfile.TemporaryDirectory(dir=self.build) as folder:
-            seconds = 6 if self.quick else 24
+            seconds = 2 if self.quick else 24
             command = [self.program, "checkpoint", seconds, folder]
             self.run("checkpoints", command)
 
@@ -124,6 +127,8 @@ class Bench:
 
     def memory(self):
         found = {}
+        if self.quick:
+            return
         for way in ("local", "shm", "gloo", "c10d"):
             before = len(self.results)
             self.run(f"memory, {way}", self.ranks(2, "memory", way))
@@ -146,7 +151,7 @@ class Bench:
         peer = pathlib.Path(__file__).with_name("ranks_peer.py")
         python = os.environ.get("DDP_PYTHON")
         # Its constructor takes seconds per rank.
-        for size in sizes[:2] if python else ():
+        for size in sizes[: 1 if self.quick else 2] if python else ():
             command = [python, "-B", peer, size, free_port()]
             self.run(f"{size} ranks, Python's DDP", command)
         cases = {case["name"]: case for case in self.results}
@@ -157,8 +162,8 @@ class Bench:
                 own["form_ratio_python"] = own["form_ms"] / python["form_ms"]
 
     def loaders(self):
-        command = [self.program, "loader", 10 if self.quick else 40]
-        self.run("data loaders", command)
+        measure = [3, 0, 2] if self.quick else [40, 0, 1, 2, 4]
+        self.run("data loaders", [self.program, "loader", *measure])
 
     def wire(self):
         wire = pathlib.Path(__file__).with_name("wire.py")

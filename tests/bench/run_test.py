@@ -35,7 +35,7 @@ def run(source, failing):
             program.chmod(0o755)
         command = [sys.executable, "-B", source / "bench/run.py", build]
         done = subprocess.run(
-            [*command, "--quick"],
+            command,
             capture_output=True,
             text=True,
             # Without mpirun and torchrun.
