@@ -69,11 +69,11 @@ class Bench:
 
     def steps(self):
         seconds = 3 if self.quick else 17
-        names = ["mlp200", "big100", "resnet18"]
-        alone, more, sizes = names[:1], [], ()
+        alone, names, more, sizes = ["mlp200"], ["mlp200", "big100"], [], ()
         if not self.quick:
+            alone, names = names, [*names, "resnet18"]
             more = ["accumulation", "unused", "blocks", "blocks_bf16", "lstm"]
-            alone, sizes = names[:2], (3, 4)
+            sizes = (3, 4)
         command = self.ranks(2, "step", seconds, *names, *more)
         self.run("steps of 2 ranks", command)
         for size in sizes:
