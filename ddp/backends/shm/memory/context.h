@@ -37,7 +37,8 @@ class Context {
     return *peers_[rank].memory;
   }
 
-  /// The slot to which this rank writes in this step.
+  /// The slot to which this rank writes in this step. Own data of two steps ago
+  /// is in the same slot.
   char* slot() const {
     return memory(rank_).slot(step_);
   }

@@ -18,9 +18,9 @@ namespace ddp::backends::shm {
 constexpr int kMaxRanks = 512;
 
 /// The memory for data in transit. While a rank writes to one slot, other ranks
-/// may read the other two.
+/// may use the other.
 constexpr size_t kSlotBytes = size_t(1) << 20;
-constexpr int kSlots = 3;
+constexpr int kSlots = 2;
 
 static_assert(
     std::atomic<uint32_t>::is_always_lock_free,
