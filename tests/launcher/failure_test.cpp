@@ -142,6 +142,22 @@ TEST_CASE("the store's end is the job's", "[failure]") {
   CHECK_THAT(job.err(), Has("the ranks' store (pid"));
 }
 
+TEST_CASE("a store that lacks a library is told with a remedy", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string ddprun = folder / "ddprun";
+  std::filesystem::copy_file(DDPRUN_PATH, ddprun);
+  write_text(folder / "ddprun-store", "#!/bin/sh\nexit 127\n");
+  std::filesystem::permissions(
+      folder / "ddprun-store", std::filesystem::perms::owner_all);
+  const auto outcome =
+      Process(Command{{ddprun, "sleep", "60"}, {}}).finish(kLong);
+  CHECK(outcome.exit_code == 75);
+  CHECK_THAT(
+      outcome.output,
+      Has(") exited with code 127 (a library of LibTorch was not found: set "
+          "LD_LIBRARY_PATH); all ranks were ended"));
+}
+
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
   LaunchedJob job(words("--nproc-per-node 3 --hang-timeout 2 WORKER beat 1 5"));
   CHECK(job.wait() == 124);
