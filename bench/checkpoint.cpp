@@ -41,6 +41,8 @@ class Checkpoints {
     }
     if (PythonPeer::available()) {
       python_.emplace();
+    } else {
+      std::printf("no Python: DDP_PYTHON is not set\n");
     }
   }
 

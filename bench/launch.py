@@ -57,14 +57,14 @@ def find_launchers(build, folder):
             [mpirun, "--oversubscribe", "-n", ranks, worker]
         ]
     else:
-        print("mpirun: skipped, it is not on PATH")
+        print("no mpirun: it is not on PATH")
     if torchrun.exists():
         options = ("--no-python", "--log-dir", folder, "--nproc-per-node")
         found["torchrun"] = lambda ranks: [
             [torchrun, *options, ranks, "--master-port", free_port(), worker]
         ]
     else:
-        print("torchrun: skipped, there is none beside $DDP_PYTHON")
+        print("no torchrun: there is none beside $DDP_PYTHON")
     return found
 
 

@@ -15,6 +15,20 @@ PLOTS = {
         ("mlp", "big", "resnet", "accumulation", "unused", "blocks", "lstm"),
         {"ratio_python": "Python's DDP", "ratio_c10d": "c10d::Reducer"},
     ),
+    "launch": (
+        "The time to a worker's main() over others",
+        ("launch",),
+        {
+            "ratio_torchrun": "torchrun",
+            "ratio_mpirun": "mpirun",
+            "ratio_fork+exec": "fork and exec",
+        },
+    ),
+    "sampler": (
+        "A permutation of 10^8 samples over torch::randperm",
+        ("sampler",),
+        {"ratio_randperm": "torch::randperm"},
+    ),
     "collectives": (
         "An all-reduce over the same by gloo",
         ("all_reduce_shm", "all_reduce_mpi"),

@@ -23,8 +23,8 @@ TARGETS = [
     ("all_reduce_shm_25MB", "ratio_in_place", 1.25, "over the bare sum"),
     ("all_reduce_shm_100MB", "ratio_in_place", 1.25, "over the bare sum"),
     *(
-        (f"wire_{hosts}hosts_1000Mbit_{way}_4MB", "ratio_limit", most, text)
-        for hosts in (2, 4)
+        (f"wire_{hosts}hosts_1000Mbit_{way}_{size}", "ratio_limit", most, text)
+        for hosts, size in ((2, "4MB"), (2, "100MB"), (4, "4MB"))
         for way, most, text in (
             ("hierarchical", 1.06, "over the network's limit"),
             ("hierarchical_bf16", 0.56, "the same, half as many bytes"),
@@ -42,6 +42,10 @@ TARGETS = [
     ("memory_gloo", "extra_copies", 1.05, "copies of the gradients, peak RSS"),
     ("ranks_2_gloo", "form_ratio_python", 0.5, "forming a group, over Python"),
     ("ranks_8_gloo", "form_ratio_python", 0.5, "forming a group, over Python"),
+    *(
+        (f"ranks_{size}_gloo", "form_over_linear", 1, "its growth over linear")
+        for size in (8, 32, 128)
+    ),
     ("ranks_128_gloo", "form_ms", 10e3, "ms to form a group"),
     ("ranks_128_gloo", "threads", 6, "threads of a rank"),
 ]

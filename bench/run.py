@@ -6,7 +6,7 @@ each group into the folder "plots" beside FILE. A GROUP is one of GROUPS below,
 of which all run unless some are named. All figures are ratios of one run, of
 times taken in turns; docs/performance.md says what they mean.
 $DDP_PYTHON names the Python to compare with. The exit code is 1 if a case
-failed; the others run all the same.
+failed or something that a case needs is missing; the others run all the same.
 """
 
 import argparse
@@ -37,6 +37,7 @@ class Bench:
         self.quick = quick
         self.results = []
         self.failed = []  # the titles of cases
+        self.skipped = []  # what lacks
         # Ranks compute with one thread each, in whichever language.
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -53,6 +54,8 @@ class Bench:
         for line in done.stdout.splitlines():
             if line.startswith("{"):
                 self.results.append(json.loads(line))
+            elif line.startswith(("no ", "skipped: ")):
+                self.skip(line)
             else:
                 print("  " + line, file=sys.stderr)
         took, share = time.monotonic() - start, others.share()
@@ -60,6 +63,10 @@ class Bench:
         if done.returncode not in (0, SKIPPED):
             say(f"{title}: failed with exit code {done.returncode}")
             self.failed.append(title)
+
+    def skip(self, reason):
+        say(reason)
+        self.skipped.append(reason)
 
     def ranks(self, count, *arguments):
         return [
@@ -110,6 +117,7 @@ class Bench:
             arguments += ["mpi", "gloo", "shm"]
             command = ["mpirun", "-n", 2, self.program, *arguments]
         else:
+            self.skip("no mpirun: it is not on PATH")
             command = self.ranks(2, *arguments, "gloo", "shm")
         self.run("all-reduces", command)
 
@@ -150,11 +158,19 @@ class Bench:
                 )
         peer = pathlib.Path(__file__).with_name("ranks_peer.py")
         python = os.environ.get("DDP_PYTHON")
+        if not python:
+            self.skip("no Python: DDP_PYTHON is not set")
         # Its constructor takes seconds per rank.
         for size in sizes[: 1 if self.quick else 2] if python else ():
             command = [python, "-B", peer, size, free_port()]
             self.run(f"{size} ranks, Python's DDP", command)
         cases = {case["name"]: case for case in self.results}
+        for fewer, size in zip(sizes, sizes[1:]):
+            before = cases.get(f"ranks_{fewer}_gloo")
+            after = cases.get(f"ranks_{size}_gloo")
+            if before and after:
+                growth = after["form_ms"] / before["form_ms"]
+                after["form_over_linear"] = growth * fewer / size
         for size in sizes[:2]:
             own = cases.get(f"ranks_{size}_gloo")
             python = cases.get(f"ranks_{size}_python")
@@ -245,6 +261,7 @@ def main():
     outcome = {
         "cases": bench.results,
         "failed": bench.failed,
+        "skipped": bench.skipped,
         "targets": targets,
         "others_cpu_share": share,
     }
@@ -253,7 +270,9 @@ def main():
     say(f"written: {file}")
     if bench.failed:
         say(f"failed: {', '.join(dict.fromkeys(bench.failed))}")
-    return 1 if bench.failed else 0
+    if bench.skipped:
+        say(f"not everything ran: {'; '.join(dict.fromkeys(bench.skipped))}")
+    return 1 if bench.failed or bench.skipped else 0
 
 
 sys.exit(main())

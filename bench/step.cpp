@@ -109,7 +109,7 @@ void measure_steps(const Arguments& arguments) {
   if (PythonPeer::available()) {
     setting.python.emplace();
   } else if (setting.gloo.rank() == 0) {
-    std::printf("skipped the Python peer: DDP_PYTHON is not set\n");
+    std::printf("no Python: DDP_PYTHON is not set\n");
   }
   const auto size = setting.gloo.size();
   const auto suffix = size == 1 ? "_alone"

@@ -11,7 +11,8 @@ namespace ddp::test::crash_test {
 using nlohmann::json;
 using std::chrono::seconds;
 
-// The tests find these functions by name in the reports.
+// The tests find these functions by name in the reports. UBSan would end the
+// process before the signal.
 extern "C" __attribute__((noinline, no_sanitize("undefined"))) void
 ddp_test_write(int* place) {
   *place = 1;

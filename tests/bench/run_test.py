@@ -25,7 +25,7 @@ esac
 PROGRAMS = ("bench/ddp_bench", "bench/bench_launch_worker", "launcher/ddprun")
 
 
-def run(source, failing):
+def run(source, failing, *groups):
     with tempfile.TemporaryDirectory() as name:
         build = pathlib.Path(name)
         for path in PROGRAMS:
@@ -35,7 +35,7 @@ def run(source, failing):
             program.chmod(0o755)
         command = [sys.executable, "-B", source / "bench/run.py", build]
         done = subprocess.run(
-            command,
+            [*command, *groups],
             capture_output=True,
             text=True,
             # Without mpirun and torchrun.
@@ -61,10 +61,14 @@ def main():
     accepted = " | ".join(groups) + ")\n"
     if len(groups) < 8 or accepted not in (source / "dev").read_text():
         sys.exit(f"./dev bench does not accept the groups {groups}")
-    done, cases = run(source, failing="nothing fails")
+    done, cases = run(source, "nothing fails", "steps", "sampler")
     expect(done.returncode == 0, "no case failed: expected exit code 0", done)
-    failed = cases and cases.get("failed", [])
+    failed = cases and cases["failed"] + cases["skipped"]
     expect(failed == [], f"expected no failed case, got {failed}", done)
+    done, cases = run(source, "nothing fails")
+    expect(done.returncode == 1, "no MPI: expected exit code 1", done)
+    expect("no mpirun" in cases["skipped"][0], "expected 'no mpirun'", done)
+    expect(cases["failed"] == [], "expected no failed case", done)
     for failing, title in (
         ("ddp_bench checkpoint", "checkpoints"),
         ("bench_launch_worker", "launchers"),
@@ -79,8 +83,8 @@ def main():
         )
         expect(cases, f"'{title}' failed: expected the others' results", done)
         expect(title in cases["failed"], f"expected '{title}' as failed", done)
-        last = done.stderr.splitlines()[-1]
-        expect("failed" in last and title in last, "expected the title", done)
+        told = re.search(r"^bench: failed: (.*)", done.stderr, re.M)
+        expect(told and title in told[1], "expected the title", done)
 
 
 main()
