@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from hosts import command
-from nodes import command_of, name_of, processes_on
+from nodes import command_of, is_alive, name_of, processes_on
 
 OBSERVER = 4  # the host of an etcd, which has no ranks
 ALWAYS = ["SIGKILL", "SIGKILL", "SIGTERM", "SIGTERM", "SIGSTOP", "crash", "cut",
@@ -109,7 +109,8 @@ class Faults:
     def __init__(self):
         self.until_kill = 0  # events
         self.calm_ranks, self.calm_since = None, 0
-        self.awaited = None  # the program, what is said, how often, since when
+        # The program, its process, what is said, how often, and since when.
+        self.awaited = None
         self.named = collections.defaultdict(list)  # seconds, by program
 
     def is_rank(self, pid):
@@ -140,7 +141,7 @@ class Faults:
         name = self.random.choice(sorted(names))
         pid, host = self.random.choice(by_name[name])
         pattern = NAMED[name][0].format(pid=pid, host=host)
-        self.awaited = name, pattern, self.said(pattern), now
+        self.awaited = name, pid, pattern, self.said(pattern), now
         if not self.is_rank(pid):
             self.nodes.crashed += 1
         self.signal(pid, signal.SIGKILL)
@@ -149,8 +150,10 @@ class Faults:
         self.until_kill = EVENTS
 
     def await_name(self, now):
-        name, pattern, before, since = self.awaited
-        if self.said(pattern) > before:
+        name, pid, pattern, before, since = self.awaited
+        if is_alive(pid):  # the kernel of a busy machine may take seconds
+            self.awaited = name, pid, pattern, before, now
+        elif self.said(pattern) > before:
             self.named[name].append(now - since)
             self.awaited = None
         else:

@@ -201,6 +201,15 @@ def name_of(pid):
         return ""
 
 
+def is_alive(pid):
+    """Whether it has not ended, whatever its parent knows."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def workers_on(hosts, host):
     return [pid for pid in processes_on(hosts, host)
             if command_of(pid)[:2] == ["bash", "-c"]]
