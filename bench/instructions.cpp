@@ -5,18 +5,9 @@
 #include <bench/trainer.h>
 
 #include <ATen/Parallel.h>
-#include <torch/version.h>
 #include <valgrind/callgrind.h>
 
-#include <cstdio>
-
 int main() {
-#if defined(__clang__)
-  std::printf("clang %d", __clang_major__);
-#else
-  std::printf("GCC %d", __GNUC__);
-#endif
-  std::printf(", LibTorch %d.%d\n", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
   constexpr int kWarmUpSteps = 10; // in which buckets are rebuilt, and timed
   constexpr int kSteps = 5;
   at::set_num_threads(1);
