@@ -19,14 +19,14 @@
 namespace ddp {
 namespace {
 
+constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
+
 /// The dynamic loader ends a program with this code.
 std::string remedy_of(int wait_status) {
   return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitNotFound
       ? " (a library of LibTorch was not found: set LD_LIBRARY_PATH)"
       : "";
 }
-
-constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 
 // For a file that exists and has execute permission.
 std::string describe_exec_error(int error) {
