@@ -39,11 +39,7 @@ class Checkpoints {
       copies_.push_back(at::zeros_like(parameter));
       buffer_.append(parameter.nbytes(), 'x');
     }
-    if (PythonPeer::available()) {
-      python_.emplace();
-    } else {
-      std::printf("no Python: DDP_PYTHON is not set\n");
-    }
+    PythonPeer::start(python_);
   }
 
   std::vector<Variant> saves() {

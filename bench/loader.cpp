@@ -10,7 +10,6 @@
 #include <torch/data.h>
 
 #include <array>
-#include <cstdio>
 #include <optional>
 
 namespace bench {
@@ -123,11 +122,7 @@ void measure_loader(const Arguments& arguments) {
   const double seconds =
       std::stod(arguments.at(0)) / static_cast<double>(cases);
   std::optional<PythonPeer> python;
-  if (PythonPeer::available()) {
-    python.emplace();
-  } else {
-    std::printf("no Python: DDP_PYTHON is not set\n");
-  }
+  PythonPeer::start(python);
   for (const auto& epoch : kEpochs) {
     for (size_t i = 1; i < arguments.size(); ++i) {
       measure(epoch, std::stoul(arguments[i]), seconds, python);

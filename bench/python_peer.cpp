@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include <spawn.h>
@@ -15,6 +16,14 @@ namespace bench {
 
 bool PythonPeer::available() {
   return std::getenv("DDP_PYTHON") != nullptr;
+}
+
+void PythonPeer::start(std::optional<PythonPeer>& peer) {
+  if (available()) {
+    peer.emplace();
+  } else {
+    std::printf("no Python: DDP_PYTHON is not set\n");
+  }
 }
 
 PythonPeer::PythonPeer() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <sys/types.h>
@@ -12,6 +13,9 @@ class PythonPeer {
  public:
   /// Whether $DDP_PYTHON is set.
   static bool available();
+
+  /// Starts the peer, or prints that $DDP_PYTHON is not set.
+  static void start(std::optional<PythonPeer>& peer);
 
   PythonPeer();
   PythonPeer(const PythonPeer&) = delete;

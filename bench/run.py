@@ -65,8 +65,9 @@ class Bench:
             self.failed.append(title)
 
     def skip(self, reason):
-        say(reason)
-        self.skipped.append(reason)
+        if reason not in self.skipped:
+            say(reason)
+            self.skipped.append(reason)
 
     def ranks(self, count, *arguments):
         return [
@@ -134,9 +135,9 @@ class Bench:
         self.run(f"sampler of {samples:.0e}", command)
 
     def memory(self):
-        found = {}
         if self.quick:
             return
+        found = {}
         for way in ("local", "shm", "gloo", "c10d"):
             before = len(self.results)
             self.run(f"memory, {way}", self.ranks(2, "memory", way))
@@ -161,9 +162,10 @@ class Bench:
         if not python:
             self.skip("no Python: DDP_PYTHON is not set")
         # Its constructor takes seconds per rank.
-        for size in sizes[: 1 if self.quick else 2] if python else ():
-            command = [python, "-B", peer, size, free_port()]
-            self.run(f"{size} ranks, Python's DDP", command)
+        for size in sizes[:1] if self.quick else sizes[:2]:
+            if python:
+                command = [python, "-B", peer, size, free_port()]
+                self.run(f"{size} ranks, Python's DDP", command)
         cases = {case["name"]: case for case in self.results}
         for fewer, size in zip(sizes, sizes[1:]):
             before = cases.get(f"ranks_{fewer}_gloo")
@@ -271,7 +273,7 @@ def main():
     if bench.failed:
         say(f"failed: {', '.join(dict.fromkeys(bench.failed))}")
     if bench.skipped:
-        say(f"not everything ran: {'; '.join(dict.fromkeys(bench.skipped))}")
+        say(f"not everything ran: {'; '.join(bench.skipped)}")
     return 1 if bench.failed or bench.skipped else 0
 
 

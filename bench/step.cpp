@@ -9,7 +9,6 @@
 #include <bench/shared_memory.h>
 #include <bench/trainer.h>
 
-#include <cstdio>
 #include <map>
 
 namespace bench {
@@ -106,11 +105,7 @@ void measure_steps(const Arguments& arguments) {
   pin_to_one_cpu();
   const auto gloo = find_group("gloo").value();
   Setting setting{gloo, find_group("shm"), {}, SpinBarrier(gloo)};
-  if (PythonPeer::available()) {
-    setting.python.emplace();
-  } else if (setting.gloo.rank() == 0) {
-    std::printf("no Python: DDP_PYTHON is not set\n");
-  }
+  PythonPeer::start(setting.python);
   const auto size = setting.gloo.size();
   const auto suffix = size == 1 ? "_alone"
       : size == 2               ? ""
