@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ./dev builds one at a time, configures again only where something it depends on
-# has changed, and builds nothing for a folder that cannot be written.
+# has changed, and builds nothing for a folder that cannot be written. Long runs
+# take as long as they are asked to, and go on where they were cut.
 # Usage: dev_build_test.sh SOURCE_FOLDER
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
@@ -74,6 +75,22 @@ for command in package wheel; do
   expect "./dev $command says first that it cannot write" test "$(<"$work/log")" = \
     "dev: cannot write to $work/first/made: name another folder, as in ./dev $command /tmp/made"
 done
+
+long_run() { # COMMAND ARGUMENT...; with a program that would take hours
+  mkdir -p "$work/root/build/log" "$work/root/build/fuzz"
+  (cd "$work/root" && bash -c 'source ./dev
+    setup_packages() { :; }; build_targets() { python=; }; run_ctest() { :; }
+    has() { :; }; cmake() { echo "$*" >&3; }
+    python3() { [[ $1 != -c ]] || { command python3 "$@"; return; }
+      echo "seed $DDP_TEST_SEED, $DDP_TEST_MINUTES minutes"; }
+    "$@"' _ "$@") 3>"$work/log"
+}
+expect 'a soak takes the hours and the seed' test \
+  "$(long_run run_soak --hours 0.5 --seed 7)" = 'seed 7, 30.0 minutes'
+expect 'the next one goes on with the next seed' test \
+  "$(long_run run_soak)" = 'seed 8, 60 minutes'
+long_run run_fuzz --seconds 5 >"$work/output" 2>&1
+expect 'a fuzzer takes the seconds' grep -q 'DDP_FUZZ_SECONDS=5$' "$work/log"
 
 # A precompiled header, and a source that includes its header again.
 if command -v ccache >/dev/null; then
