@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/processes/failure.h>
 #include <common/processes/worker.h>
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
@@ -119,6 +120,15 @@ std::string find_helper(const std::string& name) {
       name + " is neither in " + folder.string() +
           " nor in ../libexec/ddp: reinstall ddp, or keep the two programs "
           "together");
+}
+
+std::string describe_helper_end(int wait_status) {
+  // The dynamic loader ends a program with this code.
+  const bool lacks_library =
+      WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitNotFound;
+  return describe_end(wait_status) +
+      (lacks_library ? " (a shared library was not found: set LD_LIBRARY_PATH)"
+                     : "");
 }
 
 std::vector<std::string> helper_environment() {

@@ -51,6 +51,9 @@ void end_descendants(const std::vector<pid_t>& spared = {});
 /// ../libexec/ddp of an installation. Throws LaunchError if it is in neither.
 std::string find_helper(const std::string& name);
 
+/// How a helper program ended; names a remedy if it lacks a shared library.
+std::string describe_helper_end(int wait_status);
+
 /// The environment for helpers: this process's environment without the nodes'
 /// secret, since helpers are reachable over the network.
 std::vector<std::string> helper_environment();

@@ -21,13 +21,6 @@ namespace {
 
 constexpr int kLauncherDied = kExitSignalBase + SIGKILL;
 
-/// The dynamic loader ends a program with this code.
-std::string remedy_of(int wait_status) {
-  return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitNotFound
-      ? " (a library of LibTorch was not found: set LD_LIBRARY_PATH)"
-      : "";
-}
-
 // For a file that exists and has execute permission.
 std::string describe_exec_error(int error) {
   if (error == ENOENT) {
@@ -255,8 +248,7 @@ void Agent::reap() {
       if (attempt_ && info.si_pid == attempt_->store &&
           supervisor_->running()) {
         detail_ = "the ranks' store (pid " + std::to_string(info.si_pid) +
-            ") " + describe_end(status) + remedy_of(status) +
-            "; all ranks were ended";
+            ") " + describe_helper_end(status) + "; all ranks were ended";
         send(supervisor_->kill_all(StopReason::kInfrastructure));
       }
     } else if (!rank->process) {

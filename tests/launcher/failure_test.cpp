@@ -142,20 +142,30 @@ TEST_CASE("the store's end is the job's", "[failure]") {
   CHECK_THAT(job.err(), Has("the ranks' store (pid"));
 }
 
-TEST_CASE("a store that lacks a library is told with a remedy", "[failure]") {
+TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
   const TemporaryFolder folder;
   const std::string ddprun = folder / "ddprun";
   std::filesystem::copy_file(DDPRUN_PATH, ddprun);
-  write_text(folder / "ddprun-store", "#!/bin/sh\nexit 127\n");
-  std::filesystem::permissions(
-      folder / "ddprun-store", std::filesystem::perms::owner_all);
-  const auto outcome =
-      Process(Command{{ddprun, "sleep", "60"}, {}}).finish(kLong);
-  CHECK(outcome.exit_code == 75);
-  CHECK_THAT(
-      outcome.output,
-      Has(") exited with code 127 (a library of LibTorch was not found: set "
-          "LD_LIBRARY_PATH); all ranks were ended"));
+  for (const char* helper : {"ddprun-store", "ddprun-etcd"}) {
+    write_text(folder / helper, "#!/bin/sh\nexit 127\n");
+    std::filesystem::permissions(
+        folder / helper, std::filesystem::perms::owner_all);
+  }
+  const auto check_helper = [&](std::vector<std::string> options) {
+    CAPTURE(options);
+    options.insert(options.begin(), ddprun);
+    options.insert(options.end(), {"sleep", "60"});
+    const auto outcome = Process(Command{options, {}}).finish(kLong);
+    CHECK(outcome.exit_code == 75);
+    CHECK_THAT(
+        outcome.output,
+        Has(") exited with code 127 (a shared library was not found: set "
+            "LD_LIBRARY_PATH)"));
+  };
+  check_helper({});
+  check_helper(words("--nnodes 2 --rdzv-endpoint 127.0.0.1:29400"));
+  check_helper(
+      words("--nnodes 2 --rdzv-backend etcd --rdzv-endpoint 127.0.0.1:29400"));
 }
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {

@@ -150,15 +150,28 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
   CHECK(kill(pid, 0) != 0);
 }
 
-TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
-  SharedLog log("/nonexistent", {"a", "", {}});
+Kind told_of(const std::string& helper) {
+  SharedLog log(helper, {"a", "", {}});
   pollfd polled{log.fd(), POLLIN, 0};
   REQUIRE(poll(&polled, 1, 5000) == 1);
   const auto event = log.next();
   REQUIRE(event);
-  CHECK(event->kind == Kind::kLost);
   CHECK_FALSE(log.next());
   waitpid(log.pid(), nullptr, 0);
+  return event->kind;
+}
+
+TEST_CASE("a helper that cannot run is not started again", "[rendezvous]") {
+  CHECK(told_of("/nonexistent") == Kind::kRejected);
+  const TemporaryFolder folder;
+  const std::string helper = folder / "helper";
+  const auto told_of_script = [&](const std::string& line) {
+    write_text(helper, "#!/bin/sh\n" + line + "\n");
+    std::filesystem::permissions(helper, std::filesystem::perms::owner_all);
+    return told_of(helper);
+  };
+  CHECK(told_of_script("kill -ILL $$") == Kind::kRejected);
+  CHECK(told_of_script("kill -KILL $$") == Kind::kLost);
 }
 
 } // namespace ddp::test::shared_log_processes_test

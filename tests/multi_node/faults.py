@@ -20,9 +20,9 @@ ALWAYS = ["SIGKILL", "SIGKILL", "SIGTERM", "SIGTERM", "SIGSTOP", "crash", "cut",
 NAMED = {
     "elastic_trainer": (r"rank \d+ \(pid {pid}\) was killed by signal 9", 5),
     "ddp-agent": (r"the agent \(pid {pid}\) was killed by signal 9", 5),
-    "ddprun-store": (r"helper process \(pid {pid}\) has ended|"
+    "ddprun-store": (r"helper process \(pid {pid}\) was killed|"
                      r"the ranks' store \(pid {pid}\) was killed", 5),
-    "ddprun-etcd": (r"helper process \(pid {pid}\) has ended", 5),
+    "ddprun-etcd": (r"helper process \(pid {pid}\) was killed", 5),
     "ddprun": (r"the ddprun of node n{host} died|"
                r"node n{host} served the rendezvous", 15)}
 CALM = 4  # seconds without a fault or a change

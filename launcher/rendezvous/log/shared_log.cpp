@@ -7,9 +7,11 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <common/processes/worker.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/processes.h>
 
 namespace ddp {
@@ -109,14 +111,29 @@ std::optional<SharedLog::Event> SharedLog::next() {
   if (!message) {
     return std::nullopt;
   }
-  Event event = message->empty()
-      ? Event{
-            Event::Kind::kLost,
-            "the rendezvous store's helper process (pid " +
-                std::to_string(pid_) + ") has ended"}
-      : parse_event(*message);
+  Event event = message->empty() ? helper_ended() : parse_event(*message);
+  was_heard_ = true;
   lost_ =
       event.kind == Event::Kind::kLost || event.kind == Event::Kind::kRejected;
+  return event;
+}
+
+// The process's event loop reaps the helper.
+Event SharedLog::helper_ended() const {
+  const std::string helper = "the rendezvous store's helper process (pid " +
+      std::to_string(pid_) + ") ";
+  siginfo_t end{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOWAIT) != 0) {
+    return {Event::Kind::kLost, helper + "has ended"};
+  }
+  const int status = end.si_code == CLD_EXITED ? W_EXITCODE(end.si_status, 0)
+                                               : W_EXITCODE(0, end.si_status);
+  // One that ends before its first message, and is not killed, cannot run.
+  const bool can_run = was_heard_ || status == W_EXITCODE(0, SIGKILL);
+  Event event;
+  event.kind = can_run ? Event::Kind::kLost : Event::Kind::kRejected;
+  event.text = helper + describe_helper_end(status);
+  event.code = kExitInfrastructure;
   return event;
 }
 

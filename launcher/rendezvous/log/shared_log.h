@@ -100,12 +100,14 @@ class SharedLog {
   void leave();
 
  private:
+  Event helper_ended() const;
   void send(std::string message);
   void send_waiting();
 
   FileDescriptor channel_;
   pid_t pid_ = -1;
   std::deque<std::string> waiting_; // messages until the helper accepts more
+  bool was_heard_ = false; // the helper
   bool lost_ = false;
   bool left_ = false;
 };
