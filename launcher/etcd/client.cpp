@@ -287,7 +287,7 @@ void EtcdClient::stream(
           take(parse_bounded_json(line).value_or(Json()));
         }
       },
-      milliseconds(0));
+      patience_ / 2);
   if (answer.status == kUnauthorized && !access_.user.empty()) {
     authenticate();
   }

@@ -35,7 +35,8 @@ class EtcdClient {
   Json call(const std::string& path, const Json& request);
 
   /// Passes each answer of a stream to `take`, null for one that is not JSON,
-  /// until the stream ends, for example because the member ends.
+  /// until the stream ends, for example because the member ends. Ends after
+  /// half of --node-timeout: a member that is cut off may send nothing.
   void stream(
       const std::string& path,
       const Json& request,

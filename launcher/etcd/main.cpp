@@ -198,6 +198,10 @@ std::string EtcdLog::nonce() {
   }
   if (job_lease_ != lease) {
     revoke(lease);
+    // The nodes of an earlier job may all have died almost kJobTime ago.
+    if (!keep_alive(job_lease_)) {
+      throw std::runtime_error("the keys of an earlier job are expiring there");
+    }
   }
   job_kept_ = Clock::now();
   return nonce;

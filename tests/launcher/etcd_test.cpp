@@ -198,6 +198,67 @@ TEST_CASE("an etcd that has TLS shows its certificate") {
       75);
 }
 
+TEST_CASE("keys of an ended job are kept for the next at once") {
+  Etcd etcd;
+  etcd.run(R"(
+lease = call("lease/grant", {"TTL": "20"})["ID"]
+nonce = base64.b64encode(f"{'0' * 32} {lease}".encode()).decode()
+call("kv/put", {"key": key("ddp/job/nonce"), "value": nonce, "lease": lease})
+time.sleep(8)
+)");
+  // The job's first renewal in turn would come after 15 s.
+  for (auto& each : start(2, etcd, "--nnodes=2 --rdzv-id=job", "sleep 14")) {
+    CHECK(each->wait() == 0);
+  }
+}
+
+TEST_CASE("a member that sends nothing more is left") {
+  Etcd etcd;
+  const TemporaryFolder folder;
+  const std::string script = folder / "proxy.py";
+  write_text(script, R"(
+import socket, sys, threading
+def copy(source, sink):
+    while data := source.recv(65536):
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
+host, port = sys.argv[2].split(":")
+listener = socket.create_server(("", int(sys.argv[1])))
+print("listens", flush=True)
+for client, _ in iter(listener.accept, 0):
+    server = socket.create_connection((host, port))
+    for pair in (client, server), (server, client):
+        threading.Thread(target=copy, args=pair).start()
+)");
+  const auto port = std::to_string(free_port());
+  Process proxy(Command{
+      {"setpriv",
+       "--pdeathsig",
+       "KILL",
+       "python3",
+       script,
+       port,
+       etcd.endpoints()},
+      {}});
+  REQUIRE(proxy.wait_for("listens", kLong));
+  const std::string end = folder / "end";
+  const std::string wait =
+      "echo runs; until [ -e '" + end + "' ]; do sleep 0.1; done";
+  auto line = words(
+      "--nnodes=2 --node-timeout=8 --rdzv-backend=etcd --rdzv-endpoint="
+      "127.0.0.1:" +
+      port + "," + etcd.endpoints() + " bash -c");
+  line.push_back(wait);
+  LaunchedJob first(line);
+  LaunchedJob second(line);
+  first.wait_for_output("runs");
+  second.wait_for_output("runs");
+  proxy.signal(SIGSTOP);
+  write_text(end, "");
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+}
+
 TEST_CASE("an etcd without a quorum is waited for") {
   Etcd etcd(3);
   etcd.end(1);
