@@ -53,9 +53,12 @@ FileDescriptor open_signal_descriptor() {
       "cannot open a signalfd"));
 }
 
-int next_signal(const FileDescriptor& signals) {
+int next_signal(const FileDescriptor& signals, pid_t* sender) {
   signalfd_siginfo info{};
   const ssize_t size = ::read(signals.get(), &info, sizeof info);
+  if (sender != nullptr) {
+    *sender = static_cast<pid_t>(info.ssi_pid);
+  }
   return size == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
@@ -131,6 +134,12 @@ std::string describe_helper_end(int wait_status) {
                      : "");
 }
 
+void ignore_ending_signals() {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    std::signal(signal, SIG_IGN);
+  }
+}
+
 std::vector<std::string> helper_environment() {
   return worker_environment({}, environ);
 }
@@ -140,6 +149,7 @@ pid_t start_store(const std::string& program, FileDescriptor listener) {
   plan.program = program;
   plan.arguments = {"ddprun-store", std::to_string(listener.get())};
   plan.environment = helper_environment();
+  plan.prepare = ignore_ending_signals;
   plan.out_fd = STDERR_FILENO;
   plan.kept_fds = {listener.get()};
   return fork_worker(plan);

@@ -23,8 +23,8 @@ void take_signals();
 FileDescriptor open_signal_descriptor();
 
 /// Reads the next pending signal from a signalfd. Returns the signal's number,
-/// or 0 for none.
-int next_signal(const FileDescriptor& signals);
+/// or 0 for none, and sets `sender` to the process that sent it.
+int next_signal(const FileDescriptor& signals, pid_t* sender = nullptr);
 
 /// Whether this signal ends the job.
 bool ends_job(int signal);
@@ -53,6 +53,10 @@ std::string find_helper(const std::string& name);
 
 /// How a helper program ended; names a remedy if it lacks a shared library.
 std::string describe_helper_end(int wait_status);
+
+/// For WorkerPlan::prepare of a helper: a supervisor may signal all processes
+/// of a job, and the ranks need the helpers until they have ended.
+void ignore_ending_signals();
 
 /// The environment for helpers: this process's environment without the nodes'
 /// secret, since helpers are reachable over the network.

@@ -68,13 +68,13 @@ void restore_default_signals(bool also_ignored) {
   for (int fd : plan.kept_fds) {
     fcntl(fd, F_SETFD, 0);
   }
+  restore_default_signals(plan.apart);
   if (plan.prepare) {
     plan.prepare();
   }
   if (!plan.folder.empty() && chdir(plan.folder.c_str()) != 0) {
     errno = 0; // the folder no longer exists
   }
-  restore_default_signals(plan.apart);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   execve(plan.program.c_str(), argv, envp);
   const int error = errno;

@@ -26,7 +26,8 @@ struct WorkerPlan {
   /// blocks signals. Otherwise the child inherits all of these from the calling
   /// thread.
   bool apart = true;
-  /// Runs in the child before exec; may make only async-signal-safe calls.
+  /// Runs in the child before exec, after the signals are reset; may make only
+  /// async-signal-safe calls.
   std::function<void()> prepare;
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,7 @@ class Agent {
   void tick();
 
   void handle_event(int fd);
-  void on_signal(int signal);
+  void on_signal(int signal, pid_t sender);
   void end_job(int signal);
   void on_exec_error();
   void on_rank_end(size_t index);
@@ -139,6 +140,7 @@ class Agent {
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // number of signals that end the job
+  std::set<pid_t> end_senders_; // of such signals
   std::string reason_; // why the last ranks stopped; not yet reported
   bool told_ = false; // told other nodes of this attempt's failure
   bool paused_ = false; // all ranks are paused

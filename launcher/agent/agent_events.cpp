@@ -118,8 +118,9 @@ void Agent::handle_event(int fd) {
   if (fd == lifeline_.get()) {
     abandon(kLauncherDied);
   } else if (fd == signals_.get()) {
-    while (const int signal = next_signal(signals_)) {
-      on_signal(signal);
+    pid_t sender = 0;
+    while (const int signal = next_signal(signals_, &sender)) {
+      on_signal(signal, sender);
     }
   } else if (fd == output_.done_fd()) {
     uint64_t count = 0;
@@ -139,7 +140,7 @@ void Agent::handle_event(int fd) {
   }
 }
 
-void Agent::on_signal(int signal) {
+void Agent::on_signal(int signal, pid_t sender) {
   if (signal == SIGCHLD) {
     return; // every wait ends with reap()
   }

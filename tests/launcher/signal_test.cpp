@@ -48,6 +48,19 @@ TEST_CASE("a second signal kills at once", "[signal]") {
   CHECK_THAT(job.err(), Has("killing all ranks"));
 }
 
+TEST_CASE("a signal to all processes of a job is one request", "[signal]") {
+  LaunchedJob job = shell(
+      "--nproc-per-node 2",
+      "trap 'sleep 1; echo saved; exit' TERM\n"
+      "echo ready; while :; do sleep 0.1; done");
+  job.wait_for_output("ready", 2);
+  for (const pid_t each : {job.store(), job.agent()}) {
+    REQUIRE(kill(each, SIGTERM) == 0);
+  }
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "saved\n") == 2);
+}
+
 TEST_CASE("stopped ranks hear the signal", "[signal]") {
   LaunchedJob job(words("--nproc-per-node 2 WORKER tell-signals"));
   kill(job.worker(0), SIGSTOP);
