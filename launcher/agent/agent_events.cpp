@@ -83,7 +83,10 @@ int Agent::time_left() const {
 void Agent::tick() {
   const Time now = Clock::now();
   if (output_deadline_ && now >= *output_deadline_) {
-    abandon(exit_code(make_report()));
+    output_deadline_ = output_.last_taken() + kLastOutputTime;
+    if (now >= *output_deadline_) { // nobody reads
+      abandon(exit_code(make_report()));
+    }
   }
   if (next_waiting_ && now >= *next_waiting_) {
     say_who_is_missing(now);
@@ -150,9 +153,10 @@ void Agent::on_signal(int signal, pid_t sender) {
     resume();
   } else if (!ends_job(signal)) {
     send({signal});
-  } else {
+  } else if (!end_senders_.insert(sender).second || end_requests_ == 0) {
     end_job(signal);
-  }
+  } // else a supervisor signalled both the launcher, which forwards it, and
+    // this
 }
 
 // Forwards the first signal; the second one kills the ranks.

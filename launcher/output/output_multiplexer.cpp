@@ -243,6 +243,7 @@ void OutputMultiplexer::flush() {
     show_progress();
   }
   screen_.flush();
+  last_taken_ = screen_.last_taken();
 }
 
 void OutputMultiplexer::show_progress() {

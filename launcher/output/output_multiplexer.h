@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -73,6 +74,11 @@ class OutputMultiplexer {
     return done_.get();
   }
 
+  /// The time at which a blocked reader last took bytes.
+  Sink::Clock::time_point last_taken() const {
+    return last_taken_;
+  }
+
   /// The last lines that this rank wrote to standard error in this attempt,
   /// shown or not. The list is complete after drain().
   std::vector<std::string> last_lines(int local_rank) const;
@@ -101,6 +107,7 @@ class OutputMultiplexer {
   FileDescriptor wake_;
   FileDescriptor done_;
 
+  std::atomic<Sink::Clock::time_point> last_taken_{};
   mutable std::mutex mutex_;
   std::vector<Task> tasks_; // for the thread
   std::map<int, std::shared_ptr<LastLines>> last_lines_; // by local rank

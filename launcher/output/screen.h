@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -57,6 +58,12 @@ class Screen {
   /// The descriptors that must become writable before flush() can continue; -1
   /// for none.
   std::array<int, 2> blocked_fds() const;
+
+  /// The time at which a blocked stream last accepted bytes.
+  Sink::Clock::time_point last_taken() const {
+    return std::max(
+        outputs_[0].sink.last_taken(), outputs_[1].sink.last_taken());
+  }
 
   /// The time until flush() has other work to do; -1 for never.
   std::chrono::milliseconds time_left() const;

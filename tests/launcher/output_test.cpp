@@ -2,6 +2,7 @@
 #include <tests/support/catch_plain.h>
 
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::output_test {
 
@@ -54,6 +55,30 @@ TEST_CASE("output without a reader is dropped, and said to be", "[output]") {
   CHECK_THAT(job.err(), Has("cannot write to standard output"));
   CHECK(count_of(job.err(), "cannot write") == 1);
   CHECK(count_of(job.err(), " line 19999 ") == 2);
+}
+
+TEST_CASE("a slow reader gets all output of a failed job", "[output]") {
+  const TemporaryFolder folder;
+  const std::string reader = folder / "reader.py";
+  write_text(reader, R"(
+import os, sys, time
+while data := os.read(0, 20000):
+    os.write(1, data)
+    time.sleep(0.2)
+)");
+  const std::string job =
+      " sh -c 'seq 1 150000; echo the reason >&2; exit 3' 2>&1 | ";
+  const auto outcome = run(
+      Command{
+          {"bash",
+           "-c",
+           "set -o pipefail; " DDPRUN_PATH + job + "python3 " + reader},
+          {}},
+      kLong);
+  CHECK(outcome.exit_code == 3);
+  CHECK_THAT(outcome.output, Has("\n150000\n"));
+  CHECK_THAT(outcome.output, Has("the reason\n"));
+  CHECK_THAT(outcome.output, Has(") exited with code 3 after "));
 }
 
 TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
