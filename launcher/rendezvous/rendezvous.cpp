@@ -24,6 +24,7 @@ constexpr size_t kLongestText = 8 * 1024;
 // message: all received messages are read before a node is reported silent.
 constexpr size_t kMostBytes = 2 << 20;
 constexpr size_t kMessageCost = 256;
+constexpr std::chrono::milliseconds kReopenPause(200);
 
 // As other nodes accept it: in one line, without spaces.
 std::string printable_host_name() {
@@ -61,7 +62,6 @@ Rendezvous::Rendezvous(const Job& job)
 }
 
 void Rendezvous::open_log() {
-  log_.reset(); // the one that was lost
   log_ = std::make_unique<SharedLog>(
       nodes_.has_service() ? find_helper("ddprun-etcd") : job_.store_program,
       HelperOptions{machine_.self().id, job_.environment.run_id, nodes_});
@@ -142,7 +142,18 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
   }
 }
 
+std::optional<Rendezvous::Time> Rendezvous::deadline() const {
+  const auto due = machine_.deadline();
+  return due && reopening_at_ ? std::min(due, reopening_at_)
+      : due                   ? due
+                              : reopening_at_;
+}
+
 void Rendezvous::tick(Time now) {
+  if (reopening_at_ && now >= *reopening_at_) {
+    reopening_at_.reset();
+    open_log();
+  }
   const auto is_due = [&] {
     const auto due = machine_.deadline();
     return due && now >= *due;
@@ -189,8 +200,11 @@ void Rendezvous::carry_out(const NodeStateMachine::Action& action, Time now) {
       open_store(now);
       break;
     case Kind::kBeginAnew: // with a new id: lost nodes cannot rejoin
-      machine_ = NodeStateMachine(nodes_, node_of(job_), now);
-      open_log();
+      machine_ =
+          NodeStateMachine(nodes_, node_of(job_), machine_.gathering_since());
+      machine_.log_unreachable(action.text);
+      log_.reset();
+      reopening_at_ = now + kReopenPause;
       break;
     case Kind::kExit:
       if (nodes_.has_service() &&

@@ -34,9 +34,7 @@ class Rendezvous {
   }
   void handle_events(Time now);
   /// The time at which to call tick().
-  std::optional<Time> deadline() const {
-    return machine_.deadline();
-  }
+  std::optional<Time> deadline() const;
   void tick(Time now);
   /// Carries out the state machine's actions, and returns those for the agent.
   std::vector<Command> take_commands(Time now);
@@ -80,6 +78,7 @@ class Rendezvous {
   std::unique_ptr<SharedLog> log_; // null in a job of one node
   std::deque<Entry> unread_; // used in a job of one node
   NodeStateMachine machine_;
+  std::optional<Time> reopening_at_; // the log, after it was lost
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // last sequence by writer
   int64_t written_ = 0;

@@ -168,6 +168,25 @@ TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
       words("--nnodes 2 --rdzv-backend etcd --rdzv-endpoint 127.0.0.1:29400"));
 }
 
+TEST_CASE("a helper that is always killed is given up", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string ddprun = folder / "ddprun";
+  std::filesystem::copy_file(DDPRUN_PATH, ddprun);
+  const std::string starts = folder / "starts";
+  write_text(
+      folder / "ddprun-store",
+      "#!/bin/sh\necho >>'" + starts + "'\nkill -KILL $$\n");
+  std::filesystem::permissions(
+      folder / "ddprun-store", std::filesystem::perms::owner_all);
+  auto line =
+      words("--nnodes 2 --join-timeout 2 --rdzv-endpoint 127.0.0.1:29400 true");
+  line.insert(line.begin(), ddprun);
+  const auto outcome = run(Command{line, {}}, kLong);
+  CHECK(outcome.exit_code == 124);
+  CHECK_THAT(outcome.output, Has("was killed by signal 9"));
+  CHECK(lines_of(read_text(starts)).size() < 20);
+}
+
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
   LaunchedJob job(words("--nproc-per-node 3 --hang-timeout 2 WORKER beat 1 5"));
   CHECK(job.wait() == 124);

@@ -279,7 +279,8 @@ void SimulatedNodes::act(int index) {
         self.id += "n";
         auto options = settings_;
         options.rank = self.wanted_rank;
-        node.machine = std::make_unique<NodeStateMachine>(options, self, now_);
+        node.machine = std::make_unique<NodeStateMachine>(
+            options, self, node.machine->gathering_since());
         node.log = -1;
         node.outbox.clear();
         node.sequences.clear();

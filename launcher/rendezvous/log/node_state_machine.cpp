@@ -187,7 +187,8 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
   if (has_joined || (options_.has_service() && !was_connected)) {
     leave_with(kExitInfrastructure, text, now);
   } else {
-    act(Kind::kBeginAnew);
+    act(Kind::kBeginAnew).text = text;
+    gathering_since_ = was_connected ? now : gathering_since_;
     state_ = State::kGone;
   }
 }

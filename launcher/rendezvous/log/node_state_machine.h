@@ -50,8 +50,8 @@ class NodeStateMachine {
     enum class Kind {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answer by store_opened()
-      kBeginAnew, // with a new NodeStateMachine: the log belongs to a job that
-                  // has ended
+      kBeginAnew, // with a new NodeStateMachine since gathering_since(): the
+                  // log belongs to a job that has ended; `text` is the reason
       kStart, // this node's ranks: place `index` of membership().plan
       kStop, // the ranks; `text` is the reason
       kKill, // the stopping ranks, since a user does not want to wait
@@ -105,6 +105,10 @@ class NodeStateMachine {
     return next_;
   }
   std::vector<Action> take_actions();
+  /// The start of the join timeout.
+  Time gathering_since() const {
+    return gathering_since_;
+  }
   const Membership& membership() const {
     return log_;
   }
