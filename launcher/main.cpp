@@ -44,12 +44,8 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
     if (is_needed && lacks_program && !options.dry_run) {
       return ddp::make_failed_job(options, error);
     }
-    ddp::JobReport report = ddp::new_report(options);
-    report.reason = ddp::StopReason::kNotExecuted;
-    report.exit_code = error.exit_code();
-    report.detail = error.what();
     if (!options.dry_run) {
-      ddp::write_report(report); // the error is printed in any case
+      ddp::write_error_report(options, error.exit_code(), error.what());
     }
     throw;
   }

@@ -156,6 +156,7 @@ void agent_main(Job& job, FileDescriptor lifeline) {
     write_all(STDERR_FILENO, std::string("ddprun: ") + error.what() + "\n");
     const auto* known = dynamic_cast<const LaunchError*>(&error);
     exit_code = known != nullptr ? known->exit_code() : kExitInternal;
+    write_error_report(job.options, exit_code, error.what());
   }
   _exit(exit_code); // exit() belongs to the launcher process
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 #include <sys/wait.h>
@@ -156,7 +157,15 @@ void Agent::run_planned(int index) {
   if (paused_) {
     end_pause(std::move(listener));
   } else {
-    start_attempt(std::move(listener));
+    try {
+      start_attempt(std::move(listener));
+    } catch (const std::system_error& error) { // of fork, or of descriptors
+      end_all_but_helpers();
+      supervisor_.reset();
+      say(error.what());
+      job_.start_error = LaunchError(kExitInternal, error.what());
+      return decline();
+    }
   }
   wait_while([&] { return supervisor_->running() && !paused_; });
   if (!paused_) {

@@ -65,6 +65,13 @@ std::string report_json(const JobReport& report);
 /// error's text; empty on success.
 std::string write_report(const JobReport& report);
 
+/// Writes the report of a job that ended with an error, which the caller
+/// prints.
+void write_error_report(
+    const LaunchOptions& options,
+    int exit_code,
+    const std::string& error);
+
 /// Checks that a report can be written to `path` and removes an older report.
 /// Throws LaunchError (exit code 2).
 void prepare_report(const std::string& path);

@@ -231,4 +231,15 @@ std::string write_report(const JobReport& report) {
           ": " + std::strerror(error);
 }
 
+void write_error_report(
+    const LaunchOptions& options,
+    int exit_code,
+    const std::string& error) {
+  JobReport report = new_report(options);
+  report.reason = StopReason::kNotExecuted;
+  report.exit_code = exit_code;
+  report.detail = error;
+  write_report(report);
+}
+
 } // namespace ddp

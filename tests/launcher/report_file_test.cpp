@@ -2,12 +2,14 @@
 #include <tests/support/catch_plain.h>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <common/file_descriptor.h>
 #include <launcher/cli/redaction.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/support/free_port.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 #include <nlohmann/json.hpp>
@@ -94,6 +96,31 @@ TEST_CASE("a report in the output leaves that whole", "[failure]") {
     CHECK(code_in(text.substr(begin, end + 1 - begin)) == 3);
     CHECK(with_errors == (text.find("rank 0", end) != std::string::npos));
   }
+}
+
+TEST_CASE("ranks that cannot be started are reported", "[failure]") {
+  const TemporaryFolder folder;
+  JobSetup few_descriptors;
+  few_descriptors.before_exec = [] {
+    const rlimit few{24, 24};
+    setrlimit(RLIMIT_NOFILE, &few);
+  };
+  const std::string options =
+      " --nproc-per-node 8 --report '" + (folder / "report") + "' sleep 60";
+  const auto check = [&](LaunchedJob& job) {
+    CHECK(job.wait() == 125);
+    CHECK_THAT(job.err(), Has("Too many open files"));
+    CHECK(code_in(read_text(folder / "report")) == 125);
+  };
+  LaunchedJob alone(words(options), few_descriptors);
+  check(alone);
+  const std::string nodes =
+      "--nnodes 2 --rdzv-endpoint 127.0.0.1:" + std::to_string(free_port());
+  LaunchedJob other(words(nodes + " sleep 60"));
+  LaunchedJob job(words(nodes + options), few_descriptors);
+  check(job);
+  CHECK(other.wait() == 125);
+  CHECK_THAT(other.err(), Has("Too many open files"));
 }
 
 TEST_CASE("an output that nobody reads holds up no report", "[failure]") {
