@@ -10,7 +10,11 @@ using std::chrono::seconds;
 
 // That a process may grow by in all: what is done now and then, such as a
 // heartbeat, may begin late.
+#ifdef __SANITIZE_ADDRESS__
+constexpr double kMostMib = 400; // ASan keeps freed memory for a while
+#else
 constexpr double kMostMib = 8;
+#endif
 constexpr int64_t kLate = 2; // threads and keys
 
 /// A part of `all`: some percent, which DDP_TEST_LOAD sets.
