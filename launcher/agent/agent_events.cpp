@@ -154,9 +154,8 @@ void Agent::on_signal(int signal, pid_t sender) {
   } else if (!ends_job(signal)) {
     send({signal});
   } else if (!end_senders_.insert(sender).second || end_requests_ == 0) {
-    end_job(signal);
-  } // else a supervisor signalled both the launcher, which forwards it, and
-    // this
+    end_job(signal); // not again if a supervisor also signalled the launcher
+  }
 }
 
 // Forwards the first signal; the second one kills the ranks.

@@ -144,9 +144,7 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
 
 std::optional<Rendezvous::Time> Rendezvous::deadline() const {
   const auto due = machine_.deadline();
-  return due && reopening_at_ ? std::min(due, reopening_at_)
-      : due                   ? due
-                              : reopening_at_;
+  return reopening_at_ && (!due || *reopening_at_ < *due) ? reopening_at_ : due;
 }
 
 void Rendezvous::tick(Time now) {
