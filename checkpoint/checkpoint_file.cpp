@@ -69,7 +69,8 @@ std::function<void()> detail::prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
     SnapshotMemory* memory,
-    SafetensorsMetadata metadata) {
+    SafetensorsMetadata metadata,
+    const std::function<void()>& check) {
   const bool sharded = is_safetensors_index(path);
   check_extension(path);
   check_writable(value);
@@ -89,9 +90,9 @@ std::function<void()> detail::prepare_checkpoint_file(
         tensor.value() = memory->copy(tensor.value());
       }
     }
-    return [sharded, path, metadata, tensors = std::move(flat.tensors)] {
+    return [sharded, path, metadata, check, tensors = std::move(flat.tensors)] {
       sharded ? write_sharded_safetensors(path, tensors)
-              : write_safetensors(path, tensors, metadata);
+              : write_safetensors(path, tensors, metadata, check);
     };
   }
   auto pickled = write_pickle(value);
@@ -100,8 +101,8 @@ std::function<void()> detail::prepare_checkpoint_file(
       storage = memory->copy(storage);
     }
   }
-  return [path, pickled = std::move(pickled)] {
-    write_torch_archive(path, pickled);
+  return [path, check, pickled = std::move(pickled)] {
+    write_torch_archive(path, pickled, check);
   };
 }
 

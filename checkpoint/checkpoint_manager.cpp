@@ -90,15 +90,14 @@ std::function<void()> CheckpointManager::Impl::prepare(
   last_step = std::max(last_step, step);
   memory.begin();
   const auto write = detail::prepare_checkpoint_file(
-      entry.path, value, options.asynchronous() ? &memory : nullptr);
+      entry.path,
+      value,
+      options.asynchronous() ? &memory : nullptr,
+      {},
+      [this] { folder.take(); });
   return [this, entry, write] {
     write();
-    try {
-      folder.take();
-    } catch (const std::exception&) { // another epoch took over
-      std::filesystem::remove(entry.path);
-      throw;
-    }
+    folder.take(); // again: flushing the folder may have taken long
     folder.set_latest(entry.path);
     folder.prune(
         entry,

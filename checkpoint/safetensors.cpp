@@ -33,7 +33,7 @@ std::vector<size_t> data_order(const StateDict& tensors) {
   return order;
 }
 
-detail::SafetensorsHeader describe(
+detail::SafetensorsHeader header_of(
     const StateDict& tensors,
     const std::vector<size_t>& order) {
   detail::SafetensorsHeader header;
@@ -159,9 +159,17 @@ void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
     const SafetensorsMetadata& metadata) {
+  detail::write_safetensors(path, tensors, metadata, nullptr);
+}
+
+void detail::write_safetensors(
+    const std::string& path,
+    const StateDict& tensors,
+    const SafetensorsMetadata& metadata,
+    const std::function<void()>& check) {
   check_tensors(tensors);
   const auto order = data_order(tensors);
-  auto header = describe(tensors, order);
+  auto header = header_of(tensors, order);
   header.metadata = metadata;
   auto text = detail::format_header(header);
   const uint64_t header_bytes = text.size();
@@ -189,7 +197,7 @@ void write_safetensors(
       detail::kChecksumSize,
       detail::header_checksum(text));
   file.overwrite(kLengthBytes, text.data(), text.size());
-  file.commit();
+  file.commit(check);
 }
 
 } // namespace ddp

@@ -2,9 +2,32 @@
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 
 namespace ddp::test::checkpoint_folder_test {
+
+/// A flush to the disk that takes long.
+struct SlowFlush {
+  int calls_before = 0;
+  std::function<void()> meanwhile; // runs in the first call after these
+};
+
+SlowFlush& slow_flush() {
+  static SlowFlush flush;
+  return flush;
+}
+
+// Replaces the C library's function.
+extern "C" int fsync(int descriptor) {
+  auto& flush = slow_flush();
+  if (flush.meanwhile && flush.calls_before-- == 0) {
+    std::exchange(flush.meanwhile, nullptr)();
+  }
+  static auto* const next =
+      reinterpret_cast<int (*)(int)>(dlsym(RTLD_NEXT, "fsync"));
+  return next(descriptor);
+}
 
 FOLDER_TEST("a folder of a later run is not written to") {
   Run(folder.path()).save(100);
@@ -25,12 +48,13 @@ FOLDER_TEST("a folder of a later run is not written to") {
   CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
 }
 
+void in_epoch(const char* epoch, const std::function<void()>& action) {
+  setenv("DDP_EPOCH", epoch, 1);
+  action();
+  unsetenv("DDP_EPOCH");
+}
+
 FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
-  const auto in_epoch = [](const char* epoch, const auto& action) {
-    setenv("DDP_EPOCH", epoch, 1);
-    action();
-    unsetenv("DDP_EPOCH");
-  };
   auto cut_off = std::make_unique<Run>(folder.path());
   in_epoch("job:1", [&] { cut_off->save(10); });
   {
@@ -60,6 +84,41 @@ FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
     CHECK_THROWS_WITH(
         next.save(23), Has("was taken over by another job (last:1"));
   });
+}
+
+// Flushing the file hangs, or flushing the folder after the file is in place.
+FOLDER_TEST("a save that ends when others have gone on does no harm") {
+  for (const int calls_before : {0, 1}) {
+    for (const auto* extension : {".pt", ".safetensors"}) {
+      const auto path = (folder / std::to_string(calls_before)) + extension;
+      const auto options = keeping(1).extension(extension);
+      const int64_t resumed = calls_before == 0 ? 10 : 20;
+      Run cut_off(path, options);
+      Run others(path, options);
+      in_epoch("job:1", [&] { cut_off.save(10); });
+      slow_flush() = {calls_before, [&] {
+                        in_epoch("job:2", [&] {
+                          CHECK(others.checkpoints.load()->step == resumed);
+                          others.save(resumed + 10);
+                          others.values.zero_();
+                        });
+                        setenv("DDP_EPOCH", "job:1", 1);
+                      }};
+      in_epoch("job:1", [&] {
+        CHECK_THROWS_WITH(
+            cut_off.save(20),
+            Has("was taken over by a later epoch of this job (job:2"));
+      });
+      CHECK(
+          std::filesystem::read_symlink(path + "/latest") ==
+          "step-" + std::to_string(resumed + 10) + extension);
+      in_epoch("job:3", [&] {
+        const auto found = others.checkpoints.load();
+        REQUIRE(found);
+        CHECK(others.is_at(resumed + 10));
+      });
+    }
+  }
 }
 
 FOLDER_TEST("a folder is looked at before the training") {

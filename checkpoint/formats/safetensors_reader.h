@@ -14,6 +14,13 @@ SafetensorsFile read_safetensors(const ByteSource& file, bool verify = true);
 /// Reads or maps the file at `path`; errors name the file.
 SafetensorsFile read_safetensors(const std::string& path, bool mmap);
 
+/// Also calls `check` as `AtomicFile::commit` does.
+void write_safetensors(
+    const std::string& path,
+    const StateDict& tensors,
+    const SafetensorsMetadata& metadata,
+    const std::function<void()>& check = nullptr);
+
 /// Whether the file at `path` is a safetensors file, by its contents, or, if
 /// these match no format, by its extension.
 bool is_safetensors(const ByteSource& file, const std::string& path);

@@ -127,7 +127,10 @@ c10::IValue TorchArchive::value(bool strict, bool verify) const {
   return value;
 }
 
-void write_torch_archive(const std::string& path, const PickledValue& value) {
+void write_torch_archive(
+    const std::string& path,
+    const PickledValue& value,
+    const std::function<void()>& check) {
   AtomicFile file(path);
   ArchiveWriter archive(file);
   archive.add("data.pkl", value.pickle.data(), value.pickle.size());
@@ -139,7 +142,7 @@ void write_torch_archive(const std::string& path, const PickledValue& value) {
         "data/" + std::to_string(i), bytes.const_data_ptr(), bytes.nbytes());
   }
   archive.finish();
-  file.commit();
+  file.commit(check);
 }
 
 } // namespace ddp::detail

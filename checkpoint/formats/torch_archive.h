@@ -33,7 +33,11 @@ class TorchArchive {
   std::string prefix_; // the prefix of all names, with '/'
 };
 
-/// Writes the file at `path`; replaces an existing file atomically.
-void write_torch_archive(const std::string& path, const PickledValue& value);
+/// Writes the file at `path`; replaces an existing file atomically. `check` is
+/// as in `AtomicFile::commit`.
+void write_torch_archive(
+    const std::string& path,
+    const PickledValue& value,
+    const std::function<void()>& check = nullptr);
 
 } // namespace ddp::detail

@@ -142,13 +142,16 @@ void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(const std::function<void()>& check) {
   keep_permissions();
   if (::fsync(descriptor_.get()) != 0) {
     fail("flushing it to the disk");
   }
   if (temporary_.empty()) {
     give_name();
+  }
+  if (check) {
+    check();
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     fail("renaming the new file over it");

@@ -3,6 +3,7 @@
 #include <common/file_descriptor.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 namespace ddp::detail {
@@ -39,8 +40,9 @@ class AtomicFile {
   void overwrite(size_t offset, const void* data, size_t bytes);
 
   /// Replaces the target with the new file, which is on the disk when `commit`
-  /// returns. Call this once, last.
-  void commit();
+  /// returns. If `check`, called when only the renaming remains, throws, the
+  /// target stays unchanged. Call this once, last.
+  void commit(const std::function<void()>& check = nullptr);
 
  private:
   void open_unnamed();
