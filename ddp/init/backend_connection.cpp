@@ -101,8 +101,9 @@ BackendPtr connect_by_hosts(ProcessGroupImpl& group) {
   backends::hierarchical::SubBackends sub_backends;
   const auto here = placement.ranks[host].size();
   if (here > 1) {
-    sub_backends.intra_node = connect_over_shm(
-        group, part("shm_" + std::to_string(host), place, here));
+    auto options = part("shm_" + std::to_string(host), place, here);
+    options.names = {static_cast<int>(group.size), placement.ranks[host]};
+    sub_backends.intra_node = connect_over_shm(group, options);
   }
   sub_backends.flat = connect_over_gloo(group, backend_options(group, "gloo"));
   if (place == 0 && placement.hosts() > 1) {

@@ -31,10 +31,8 @@ void Arguments::check_usable(const char* name, const std::string& error) const {
   DDP_CHECK_WITH(
       DistBackendError,
       error.empty(),
-      "{} on rank {} of {}: the group has already failed: {}",
+      "{}: the group has already failed: {}",
       over(name),
-      rank_,
-      size_,
       error);
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace c10d {
 class Backend;
@@ -11,6 +12,14 @@ class Store;
 } // namespace c10d
 
 namespace ddp::backends {
+
+/// How messages name the ranks of a group that is a part of a larger group.
+struct RankNames {
+  /// The size of the larger group.
+  int size = 0;
+  /// The ranks in the larger group.
+  std::vector<int> ranks{};
+};
 
 /// The data with which a backend connects the ranks of a group.
 struct BackendOptions {
@@ -20,6 +29,8 @@ struct BackendOptions {
   std::string name;
   int rank = 0;
   int size = 1;
+  /// If the ranks are empty, `rank` and `size` are also the names.
+  RankNames names{};
   std::chrono::milliseconds timeout{};
   /// The address of this host that the other ranks can reach.
   std::string address;

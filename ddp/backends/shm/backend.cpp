@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
       options.size);
   const auto memory = std::make_shared<Memory>(options.size);
   auto context = std::make_unique<Context>(
-      options.rank, exchange_memory(*memory, options));
+      options.rank, exchange_memory(*memory, options), options.names);
   return c10::make_intrusive<Backend>(
       std::move(context), memory, options.timeout);
 }

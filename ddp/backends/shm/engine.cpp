@@ -35,7 +35,9 @@ bool is_forgotten(const c10::intrusive_ptr<Operation>& operation) {
 
 Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
     : BackendWork(
-          {"shm", engine->context().rank(), engine->context().size()},
+          {"shm",
+           engine->context().name(engine->context().rank()),
+           engine->context().named_size()},
           task),
       engine_(std::move(engine)),
       task_(std::move(task)) {

@@ -89,9 +89,9 @@ void Exchange::check_length(int from) const {
       DistBackendError,
       sent == bytes_of(target) || unwanted,
       "rank {} sent {} bytes, but rank {} expects {}",
-      from,
+      context_.name(from),
       sent,
-      context_.rank(),
+      context_.name(context_.rank()),
       bytes_of(target));
 }
 

@@ -82,8 +82,8 @@ std::string describe(const CallHeader& header) {
 
 } // namespace
 
-Context::Context(int rank, std::vector<Peer> peers)
-    : rank_(rank), peers_(std::move(peers)) {}
+Context::Context(int rank, std::vector<Peer> peers, RankNames names)
+    : rank_(rank), peers_(std::move(peers)), names_(std::move(names)) {}
 
 CallHeader& Context::publish(c10d::OpType type) {
   auto& header = memory(rank_).control().headers[step_ % 2];
@@ -107,7 +107,7 @@ void Context::compare() const {
       DDP_THROW(
           DistBackendError,
           "rank {} called {}, but this rank called {}",
-          rank,
+          name(rank),
           describe(published(rank)),
           describe(published(rank_)));
     }
@@ -184,7 +184,7 @@ std::string Context::missing() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
     if (!has_finished(rank)) {
-      ranks.push_back(rank);
+      ranks.push_back(name(rank));
     }
   }
   return name_ranks(ranks);
@@ -198,7 +198,7 @@ void Context::check_failures() const {
       DDP_THROW(
           DistBackendError,
           "rank {} failed: {}",
-          rank,
+          name(rank),
           std::string(control.failure, length));
     }
   }
@@ -212,7 +212,7 @@ bool Context::has_ended(int rank) const {
 std::string Context::describe_end(int rank) const {
   return detail::format(
       "rank {} (process {}{}",
-      rank,
+      name(rank),
       peers_[rank].pid,
       memory(rank).control().left.load() ? ") has left the group" : kHasEnded);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <common/file_descriptor.h>
+#include <ddp/backends/common/backend.h>
 #include <ddp/backends/shm/memory/memory.h>
 
 #include <chrono>
@@ -25,13 +26,21 @@ class Context {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Context(int rank, std::vector<Peer> peers);
+  Context(int rank, std::vector<Peer> peers, RankNames names = {});
 
   int rank() const {
     return rank_;
   }
   int size() const {
     return static_cast<int>(peers_.size());
+  }
+  /// The number of a rank in messages.
+  int name(int rank) const {
+    return names_.ranks.empty() ? rank : names_.ranks[rank];
+  }
+  /// The number of ranks in messages.
+  int named_size() const {
+    return names_.ranks.empty() ? size() : names_.size;
   }
   const Mapping& memory(int rank) const {
     return *peers_[rank].memory;
@@ -87,6 +96,7 @@ class Context {
 
   const int rank_;
   const std::vector<Peer> peers_;
+  const RankNames names_;
   /// The number of steps that this rank has done.
   uint64_t step_ = 0;
 };
