@@ -52,6 +52,7 @@ FileDescriptor open_process(pid_t pid) {
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 #else
   static_cast<void>(pid);
+  errno = ENOSYS;
   return FileDescriptor();
 #endif
 }

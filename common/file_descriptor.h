@@ -45,8 +45,9 @@ struct Pipe {
 /// Opens a pipe with O_CLOEXEC on both ends. Throws std::system_error.
 Pipe make_pipe();
 
-/// Returns a descriptor that becomes readable when the process ends; empty on
-/// kernels before 5.3.
+/// Returns a descriptor that becomes readable when the process ends; empty,
+/// with errno ENOSYS, on kernels before 5.3, and with another errno after a
+/// failure.
 FileDescriptor open_process(pid_t pid);
 
 /// Returns a system call's result; throws std::system_error with `what` and

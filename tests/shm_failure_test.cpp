@@ -7,6 +7,8 @@
 #include <ATen/core/ivalue.h>
 #include <ddp/process_group/process_group_impl.h>
 
+#include <sys/resource.h>
+
 namespace ddp::test::shm_failure_test {
 
 using std::chrono::milliseconds;
@@ -78,6 +80,36 @@ TEST_CASE(
       REQUIRE_THAT(
           error,
           Has("rank " + std::to_string(victim) + " (process", "has ended"));
+    });
+  }
+}
+
+/// Leaves this process `count` descriptors to open.
+void leave_descriptors(size_t count) {
+  std::vector<FileDescriptor> files;
+  while (files.size() <= count) {
+    files.emplace_back(dup(STDIN_FILENO));
+  }
+  const auto end = static_cast<rlim_t>(files.back().get());
+  const rlimit limit{end, end};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+TEST_CASE("shared memory: a rank that cannot connect is named by the others") {
+  // Too few for the memory, the process, another rank and its message.
+  for (const size_t count : {0, 3, 4, 5}) {
+    ranks(4, [count] {
+      const auto group = shm_group();
+      if (group.rank() == 0) {
+        leave_descriptors(count);
+      }
+      const auto error = error_after([&] { group.duplicate(); });
+      REQUIRE_THAT(error, Has("connecting over shm failed"));
+      REQUIRE_THAT(error, Has("Too many open files"));
+      if (group.rank() > 0) {
+        REQUIRE_THAT(error, Has(" because rank 0 of 4 on host "));
+      }
+      group.barrier();
     });
   }
 }

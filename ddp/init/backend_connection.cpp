@@ -9,6 +9,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/detached_task.h>
+#include <ddp/support/error_text.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -18,6 +19,8 @@ namespace {
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 /// Bounds `create`, which may take longer: gloo waits for five timeouts.
+/// Reports an error of this rank alone, since other ranks then get only network
+/// errors.
 BackendPtr connect_by(
     ProcessGroupImpl& group,
     const std::function<BackendPtr()>& create,
@@ -26,6 +29,7 @@ BackendPtr connect_by(
   return guarded(group, "connecting", [&] {
     auto result = run_detached(create);
     BackendPtr backend;
+    std::exception_ptr own_error;
     wait_with_timeout(
         group,
         [&](std::chrono::milliseconds slice) {
@@ -34,10 +38,22 @@ BackendPtr connect_by(
             DDP_CHECK(ended.empty(), ended);
             return false;
           }
-          backend = result.get();
+          try {
+            backend = result.get();
+          } catch (const c10::DistError&) { // maybe another rank's end
+            throw;
+          } catch (const c10::Error& error) {
+            own_error = std::current_exception();
+            if (group.failure_store) {
+              group.failure_store->report(group.scope, error_text(error));
+            }
+          }
           return true;
         },
         clue);
+    if (own_error) {
+      std::rethrow_exception(own_error);
+    }
     return backend;
   });
 }

@@ -4,18 +4,14 @@
 #include <ddp/backends/shm/handshake.h>
 #include <ddp/internal/check.h>
 
-#include <unistd.h>
-
 #include <list>
 
 namespace ddp::backends::shm {
 
 std::string unavailable(int64_t ranks) {
   ranks = std::min<int64_t>(ranks, kMaxRanks); // larger groups span hosts
-  if (!open_process(getpid())) {
-    return "it needs Linux 5.3 or newer, to detect that a process has ended";
-  }
   try {
+    open_own_process();
     const Memory memory(ranks);
     std::list<Mapping> others;
     for (int64_t rank = 1; rank < ranks; ++rank) {

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace ddp::backends::shm {
 namespace {
@@ -26,10 +28,8 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
   message.greeting.rank = rank;
   message.greeting.pid = getpid();
   message.files[0] = FileDescriptor(dup(own.descriptor()));
-  message.files[1] = open_process(getpid());
-  DDP_CHECK(
-      message.files[1].get() >= 0,
-      "it needs Linux 5.3 or newer, to detect that a process has ended");
+  DDP_CHECK(message.files[0], "dup: {}", std::strerror(errno));
+  message.files[1] = open_own_process();
   return message;
 }
 
@@ -70,7 +70,7 @@ std::vector<UnixSocket> gather_sockets(
     try {
       message =
           socket.receive(std::min(deadline, Clock::now() + kGreetingTime));
-    } catch (const c10::Error&) { // not a rank
+    } catch (const c10::DistNetworkError&) { // not a rank
       continue;
     }
     if (is_expected(message.greeting, password, messages)) {
@@ -120,6 +120,16 @@ std::vector<Message> introduce_oneself(
 }
 
 } // namespace
+
+FileDescriptor open_own_process() {
+  auto process = open_process(getpid());
+  DDP_CHECK(
+      process,
+      errno == ENOSYS ? "it needs Linux 5.3 or newer"
+                      : std::string("pidfd_open: ") + std::strerror(errno),
+      ", to detect that a process has ended");
+  return process;
+}
 
 std::vector<Peer> exchange_memory(
     const Memory& own,

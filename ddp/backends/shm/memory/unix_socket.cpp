@@ -18,9 +18,15 @@ namespace {
 
 constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
+/// For calls that can fail because of another process.
 void check(bool worked, const char* call) {
   DDP_CHECK_WITH(
       DistNetworkError, worked, "{}: {}", call, std::strerror(errno));
+}
+
+/// For calls that fail only because of this process.
+void check_own(bool worked, const char* call) {
+  DDP_CHECK(worked, "{}: {}", call, std::strerror(errno));
 }
 
 /// Calls `bind` or `connect` with a name.
@@ -57,14 +63,14 @@ struct Envelope {
 
 UnixSocket::UnixSocket(FileDescriptor descriptor)
     : descriptor_(std::move(descriptor)) {
-  check(static_cast<bool>(descriptor_), "socket");
+  check_own(static_cast<bool>(descriptor_), "socket");
 }
 
 UnixSocket UnixSocket::listen(std::string& name) {
   name = "ddp-" + ddp::detail::random_name();
   UnixSocket result(FileDescriptor(socket(AF_UNIX, kType, 0)));
-  check(call_for(::bind, result.descriptor_, name) == 0, "bind");
-  check(::listen(result.descriptor_.get(), SOMAXCONN) == 0, "listen");
+  check_own(call_for(::bind, result.descriptor_, name) == 0, "bind");
+  check_own(::listen(result.descriptor_.get(), SOMAXCONN) == 0, "listen");
   return result;
 }
 
@@ -151,6 +157,11 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
     int file = -1;
     std::memcpy(&file, CMSG_DATA(attached) + i * sizeof(int), sizeof(int));
     message.files[i] = FileDescriptor(file);
+  }
+  if (count < message.files.size() &&
+      (envelope.header.msg_flags & MSG_CTRUNC)) {
+    errno = EMFILE; // the kernel left out descriptors of a complete message
+    check_own(false, "recvmsg");
   }
   DDP_CHECK_WITH(
       DistNetworkError,
