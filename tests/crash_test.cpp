@@ -1,6 +1,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/launched.h>
 
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 #include <nlohmann/json.hpp>
 
@@ -307,17 +308,26 @@ TEST_CASE("a wait for ranks that do not come is a consequence") {
   REQUIRE(detail(report_of(*folder, 1), "consequence") == "true");
 }
 
+/// Runs `crash` in a forked child, which must end by this signal.
+void crash_child(int number, void (*crash)()) {
+  const auto child = fork();
+  if (child == 0) {
+    crash();
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  REQUIRE(WTERMSIG(status) == number);
+}
+
 TEST_CASE("a forked child's crash is not the rank's") {
   const auto folder = run_all(0, [] {
     const auto group = init_process_group(kTimeout);
-    const auto child = fork();
-    if (child == 0) {
-      ddp_test_write(nowhere);
-    }
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(WIFSIGNALED(status));
-    REQUIRE(WTERMSIG(status) == SIGSEGV);
+    crash_child(SIGSEGV, [] { ddp_test_write(nowhere); });
+    crash_child(SIGABRT, []() noexcept { throw_boom(); });
+    group.barrier();
+    REQUIRE_NOTHROW(
+        detail::look_for_failure(detail::ProcessGroupImpl::of(group)));
     group.barrier();
   });
   REQUIRE(folder->names().empty());

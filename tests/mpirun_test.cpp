@@ -71,6 +71,11 @@ TEST_CASE("ranks under mpirun agree on a bad interface") {
   REQUIRE(outcome.seconds.count() < 20);
 }
 
+TEST_CASE("a child of mpirun's rank may exit") {
+  check_lines(
+      output_of({"-n", "2", program("group_member"), "forks"}), 2, "shm");
+}
+
 TEST_CASE("a program that is told where to meet may leave by _exit") {
   const auto port = std::to_string(free_port());
   check_lines(

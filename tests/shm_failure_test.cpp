@@ -5,9 +5,11 @@
 #include <tests/support/shm_backend.h>
 
 #include <ATen/core/ivalue.h>
+#include <ddp/init/backend_connection.h>
 #include <ddp/process_group/process_group_impl.h>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 namespace ddp::test::shm_failure_test {
 
@@ -112,6 +114,22 @@ TEST_CASE("shared memory: a rank that cannot connect is named by the others") {
       group.barrier();
     });
   }
+}
+
+SHM_TEST("shared memory: a forked child's copy of the group is not the rank") {
+  const auto child = fork();
+  if (child == 0) {
+    backend.reset();
+    group = whole;
+    _exit(0);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  whole.barrier();
+  const auto& impl = detail::ProcessGroupImpl::of(group);
+  REQUIRE(detail::ended_rank(impl, {0, 1, 2}).empty());
+  group.barrier();
 }
 
 SHM_TEST("shared memory: a rank that leaves the group is noticed") {

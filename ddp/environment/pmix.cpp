@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <pmix.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
@@ -105,7 +106,12 @@ Connection* connect() {
         connection->functions.init(&connection->self, nullptr, 0);
     DDP_CHECK(
         status == PMIX_SUCCESS, connection->functions.error_string(status));
-    std::atexit([] { connection->functions.finalize(nullptr, 0); });
+    static const auto owner = getpid();
+    std::atexit([] {
+      if (getpid() == owner) { // not a forked child
+        connection->functions.finalize(nullptr, 0);
+      }
+    });
     connection->job = ask_for_job(*connection);
   } catch (const c10::Error& error) {
     connection->reason = error.what_without_backtrace();

@@ -8,6 +8,8 @@
 #include <c10/util/Type.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -21,6 +23,8 @@ using nlohmann::json;
 
 struct Handler {
   std::mutex mutex;
+  /// The process of the groups, which a forked child does not report.
+  std::atomic<pid_t> owner{0};
   /// The stores of existing groups.
   std::vector<std::weak_ptr<FailureStore>> stores;
   std::terminate_handler previous = nullptr;
@@ -113,7 +117,7 @@ void write_error_file(const Uncaught& uncaught) {
 
 void report(const Uncaught& uncaught) noexcept {
   write_error_file(uncaught);
-  if (uncaught.known) {
+  if (uncaught.known || handler().owner != getpid()) {
     return;
   }
   std::vector<std::weak_ptr<FailureStore>> stores;
@@ -162,6 +166,9 @@ void report_exception() noexcept {
 void report_uncaught(const std::shared_ptr<FailureStore>& failure_store) {
   const std::lock_guard<std::mutex> lock(handler().mutex);
   auto& stores = handler().stores;
+  if (handler().owner.exchange(getpid()) != getpid()) {
+    stores.clear(); // of the process that forked this one
+  }
   stores.erase(
       std::remove_if(
           stores.begin(),

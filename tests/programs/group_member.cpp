@@ -6,10 +6,12 @@
 //   early  rank 1 fails before it joins
 //   fails  rank 1 fails afterwards
 //   exits  rank 1 exits with code 3 afterwards
+//   forks  forks a child, which exits
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -74,6 +76,16 @@ int main(int argc, char** argv) {
   }
   if (mode == "exits" && group.rank() == 1) {
     std::exit(3);
+  }
+  if (mode == "forks") {
+    const auto child = fork();
+    if (child == 0) {
+      std::exit(0);
+    }
+    int status = -1;
+    if (waitpid(child, &status, 0) != child || status != 0) {
+      throw std::runtime_error("the child failed");
+    }
   }
   group.all_reduce(sum);
   std::printf(

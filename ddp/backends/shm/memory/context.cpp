@@ -83,7 +83,10 @@ std::string describe(const CallHeader& header) {
 } // namespace
 
 Context::Context(int rank, std::vector<Peer> peers, RankNames names)
-    : rank_(rank), peers_(std::move(peers)), names_(std::move(names)) {}
+    : process_(getpid()),
+      rank_(rank),
+      peers_(std::move(peers)),
+      names_(std::move(names)) {}
 
 CallHeader& Context::publish(c10d::OpType type) {
   auto& header = memory(rank_).control().headers[step_ % 2];
@@ -217,14 +220,21 @@ std::string Context::describe_end(int rank) const {
       memory(rank).control().left.load() ? ") has left the group" : kHasEnded);
 }
 
+bool Context::is_own_process() const {
+  return getpid() == process_;
+}
+
 void Context::leave() {
-  memory(rank_).control().left = 1;
+  if (is_own_process()) {
+    memory(rank_).control().left = 1;
+  }
 }
 
 void Context::abort(const std::string& reason) {
   auto& control = memory(rank_).control();
   uint32_t expected = kNo;
-  if (control.failed.compare_exchange_strong(expected, kWriting)) {
+  if (is_own_process() &&
+      control.failed.compare_exchange_strong(expected, kWriting)) {
     const auto length = std::min(reason.size(), sizeof(control.failure) - 1);
     std::memcpy(control.failure, reason.data(), length);
     control.failed = kYes;

@@ -94,6 +94,10 @@ class Context {
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
       const;
 
+  /// Whether this process is the rank's; a forked child also has the memory.
+  bool is_own_process() const;
+
+  const pid_t process_;
   const int rank_;
   const std::vector<Peer> peers_;
   const RankNames names_;
