@@ -325,6 +325,29 @@ TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
   });
 }
 
+MPI_TEST("what a callback throws over MPI is the error of the next use") {
+  const auto whole = mpi_backend();
+  const auto backend = mpi_backend();
+  const bool throws = backend->getRank() == 0;
+  Tensors tensors{torch::ones({5})};
+  WorkPtr work;
+  if (throws) {
+    work = backend->allreduce(tensors);
+    work->getFuture()->addCallback([](c10::ivalue::Future&) { throw 42; });
+  }
+  whole->barrier({})->wait(); // the others start once the callback is set
+  if (!throws) {
+    work = backend->allreduce(tensors);
+  }
+  work->wait();
+  if (throws) {
+    REQUIRE_THAT(
+        error_after([&] { backend->allreduce(tensors)->wait(); }),
+        Has("a callback on the future of all_reduce threw"));
+  }
+  whole->barrier({})->wait();
+}
+
 // Communication hooks over MPI.
 
 TEST_CASE("hooks average over MPI, those of several collectives too") {

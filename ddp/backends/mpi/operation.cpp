@@ -220,8 +220,9 @@ void Operation::complete() {
   } catch (const std::exception& error) {
     fail(detail::error_text(error));
   }
-  if (const auto future = end_future()) {
-    complete_future(*future);
+  const auto trouble = call_back(end_future());
+  if (!trouble.empty()) {
+    channel_->first_error.set(trouble); // the group's next use throws it
   }
   if (!abandoned_) {
     task_.steps.clear();
