@@ -13,6 +13,7 @@
 #include <tests/support/backend_waits.h>
 #include <tests/support/shm_backend.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 namespace ddp::test::shm_work_test {
 
@@ -229,6 +230,25 @@ TEST_CASE("of several greetings of one rank the first counts") {
   const auto text = words_of([&] { sockets[4].receive(deadline); });
   REQUIRE_THAT(text, Has("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
+}
+
+TEST_CASE("a rank that waits for rank 0's address leaves the store usable") {
+  c10d::TCPStoreOptions with_server;
+  with_server.port = 0;
+  with_server.isServer = true;
+  const c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::TCPStore>("127.0.0.1", with_server);
+  const auto own = std::make_shared<Memory>(2);
+  auto peers = std::async(std::launch::async, [&] {
+    exchange_memory(*own, rank_of_two(1, store));
+  });
+  const auto start = Clock::now();
+  while (Clock::now() < start + std::chrono::seconds(1)) {
+    store->check({"other"});
+  }
+  REQUIRE(Clock::now() < start + kLong / 2);
+  store->set("socket", std::string("nobody password"));
+  REQUIRE_THROWS_WITH(peers.get(), Has("connect"));
 }
 
 TEST_CASE("the file of what is no greeting is closed") {

@@ -1,5 +1,6 @@
 #include <ddp/backends/shm/handshake.h>
 
+#include <common/poll_until.h>
 #include <common/random_name.h>
 #include <ddp/backends/shm/memory/unix_socket.h>
 #include <ddp/internal/check.h>
@@ -21,6 +22,7 @@ constexpr auto kSocketKey = "socket";
 // A process that connects and sends nothing delays the other ranks by this
 // time.
 constexpr std::chrono::seconds kGreetingTime(5);
+constexpr std::chrono::milliseconds kLongestPause(100);
 
 Message introduce(const Memory& own, const std::string& password, int rank) {
   Message message;
@@ -106,7 +108,14 @@ std::vector<Message> introduce_oneself(
     const Memory& own,
     const BackendOptions& options,
     Clock::time_point deadline) {
-  options.store->wait({kSocketKey}, options.timeout);
+  // Short requests, since a longer one would block other uses of the store.
+  DDP_CHECK_WITH(
+      DistNetworkError,
+      ddp::detail::poll_until(
+          deadline,
+          kLongestPause,
+          [&] { return options.store->check({kSocketKey}); }),
+      "rank 0 did not connect");
   const auto address = options.store->get_to_str(kSocketKey);
   const auto space = address.find(' ');
   const auto socket = UnixSocket::connect(address.substr(0, space), deadline);
