@@ -31,21 +31,32 @@ c10::IValue read(
   return detail::take_value(content);
 }
 
+c10::IValue read(
+    const std::string& path,
+    detail::FileAccess access,
+    bool strict) {
+  return detail::naming_file(path, [&] {
+    if (detail::is_safetensors_index(path)) {
+      return detail::to_generic_dict(
+          detail::read_sharded_safetensors(path, [&](const std::string& shard) {
+            return detail::read_safetensors(shard, access).tensors;
+          }));
+    }
+    const detail::FileSource file(path);
+    return detail::read_file(file, access, [&](const auto& source) {
+      return read(source, path, strict);
+    });
+  });
+}
+
 } // namespace
 
 c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options) {
-  return detail::naming_file(path, [&] {
-    if (detail::is_safetensors_index(path)) {
-      return detail::to_generic_dict(
-          detail::read_sharded_safetensors(path, options.mmap()));
-    }
-    const detail::FileSource file(path);
-    const bool strict = options.strict();
-    return options.mmap() ? read(detail::MappedSource(file), path, strict)
-                          : read(file, path, strict);
-  });
+  const auto access =
+      options.mmap() ? detail::FileAccess::kMap : detail::FileAccess::kCopy;
+  return read(path, access, options.strict());
 }
 
 void write_checkpoint_file(const std::string& path, const c10::IValue& value) {
@@ -53,7 +64,7 @@ void write_checkpoint_file(const std::string& path, const c10::IValue& value) {
 }
 
 void verify_checkpoint_file(const std::string& path) {
-  read_checkpoint_file(path, LoadOptions().mmap(true));
+  read(path, detail::FileAccess::kCheck, /*strict=*/true);
 }
 
 void detail::check_extension(const std::string& path) {

@@ -144,15 +144,19 @@ SafetensorsFile detail::read_safetensors(const ByteSource& file, bool verify) {
   return result;
 }
 
-SafetensorsFile detail::read_safetensors(const std::string& path, bool mmap) {
+SafetensorsFile detail::read_safetensors(
+    const std::string& path,
+    FileAccess access) {
   return naming_file(path, [&] {
     const FileSource file(path);
-    return mmap ? read_safetensors(MappedSource(file)) : read_safetensors(file);
+    return read_file(file, access, [](const ByteSource& source) {
+      return read_safetensors(source);
+    });
   });
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  return detail::read_safetensors(path, /*mmap=*/false);
+  return detail::read_safetensors(path, detail::FileAccess::kCopy);
 }
 
 void write_safetensors(

@@ -69,6 +69,27 @@ extern "C" int posix_fadvise(
   return next(descriptor, offset, bytes, advice);
 }
 
+/// The name of a file on a bad sector; empty if there is none.
+std::string& unreadable() {
+  static std::string name;
+  return name;
+}
+
+// Replaces the C library's function.
+extern "C" ssize_t pread(int file, void* data, size_t bytes, off_t offset) {
+  if (!unreadable().empty()) {
+    const auto link = "/proc/self/fd/" + std::to_string(file);
+    if (std::filesystem::read_symlink(link).filename() == unreadable()) {
+      errno = EIO;
+      return -1;
+    }
+  }
+  static auto* const next =
+      reinterpret_cast<ssize_t (*)(int, void*, size_t, off_t)>(
+          dlsym(RTLD_NEXT, "pread"));
+  return next(file, data, bytes, offset);
+}
+
 RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
   for (const auto* extension : {".pt", ".safetensors"}) {
     for (const bool asynchronous : {false, true}) {
@@ -226,6 +247,25 @@ FOLDER_TEST("a damaged checkpoint is passed over and said so") {
   CHECK_THROWS_WITH(
       again.checkpoints.load(),
       Has("none of the checkpoints", "step-2.pt", "step-4.pt"));
+}
+
+FOLDER_TEST("a checkpoint that the disk cannot read is passed over") {
+  for (const auto* extension : {".pt", ".safetensors"}) {
+    const auto path = folder / extension;
+    Run run(path, keeping(2).extension(extension));
+    run.save(1);
+    run.save(2);
+    unreadable() = std::string("step-2") + extension;
+    const auto found = run.checkpoints.load();
+    CHECK_THROWS_WITH(
+        verify_checkpoint_file(path + "/" + unreadable()),
+        Has("Input/output error"));
+    unreadable().clear();
+    REQUIRE(found);
+    CHECK(found->step == 1);
+    REQUIRE(found->skipped.size() == 1);
+    CHECK_THAT(found->skipped[0], Has("step-2", "Input/output error"));
+  }
 }
 
 FOLDER_TEST("nothing is removed where the new checkpoint is damaged") {

@@ -12,19 +12,19 @@ FileInfo read_file_info(const std::string& path) {
   return detail::naming_file(path, [&] {
     const detail::FileSource file(path);
     DDP_CHECK(file.size() > 0, "it is empty");
-    const detail::MappedSource mapped(file);
+    const detail::CheckedSource source(file);
     FileInfo info;
     info.bytes = file.size();
     info.is_safetensors = detail::is_safetensors(file, path);
     if (info.is_safetensors) {
-      auto content = detail::read_safetensors(mapped, /*verify=*/false);
+      auto content = detail::read_safetensors(source, /*verify=*/false);
       info.has_checksums =
           !detail::read_safetensors_header(file).checksums.empty();
       info.writer = info.has_checksums ? "ddp" : "";
       info.content = detail::take_value(content);
       info.metadata = std::move(content.metadata);
     } else {
-      const detail::TorchArchive archive(mapped);
+      const detail::TorchArchive archive(source);
       info.writer = archive.record("constants.pkl")
           ? "LibTorch's torch::save"
           : "Python's torch.save or ddp";

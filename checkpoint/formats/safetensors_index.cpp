@@ -143,15 +143,17 @@ std::string with_shard_number(const std::string& path) {
       kIndexEnd);
 }
 
-StateDict read_sharded_safetensors(const std::string& path, bool mmap) {
+StateDict read_sharded_safetensors(
+    const std::string& path,
+    const std::function<StateDict(const std::string&)>& read_shard) {
   const auto folder = fs::path(path).parent_path();
   std::map<std::string, StateDict> shards;
   StateDict tensors;
   for (const auto& [name, shard] : read_weight_map(path)) {
     auto found = shards.find(shard);
     if (found == shards.end()) {
-      auto content = read_safetensors((folder / shard).string(), mmap);
-      found = shards.emplace(shard, std::move(content.tensors)).first;
+      auto content = read_shard((folder / shard).string());
+      found = shards.emplace(shard, std::move(content)).first;
     }
     const auto* tensor = found->second.find(name);
     DDP_CHECK(

@@ -20,9 +20,12 @@ bool is_safetensors_index(const std::string& path);
 std::string with_shard_number(const std::string& path);
 
 /// The tensors of the files that the index at `path` names, in the order of the
-/// index. Throws `c10::Error` if the index is not valid, or names a file
-/// outside its folder or a tensor that the file does not have.
-StateDict read_sharded_safetensors(const std::string& path, bool mmap);
+/// index; `read_shard` reads the file at a path. Throws `c10::Error` if the
+/// index is not valid, or names a file outside its folder or a tensor that the
+/// file does not have.
+StateDict read_sharded_safetensors(
+    const std::string& path,
+    const std::function<StateDict(const std::string&)>& read_shard);
 
 /// Writes `tensors` to `<stem>-00001-of-0000n.safetensors`, ..., each of at
 /// most `max_shard_bytes` of data, then the index, which replaces the old index

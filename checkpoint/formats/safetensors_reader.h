@@ -11,8 +11,8 @@ namespace ddp::detail {
 /// a mapped file are not read.
 SafetensorsFile read_safetensors(const ByteSource& file, bool verify = true);
 
-/// Reads or maps the file at `path`; errors name the file.
-SafetensorsFile read_safetensors(const std::string& path, bool mmap);
+/// Reads the file at `path`; errors name the file.
+SafetensorsFile read_safetensors(const std::string& path, FileAccess access);
 
 /// Also calls `check` as `AtomicFile::commit` does.
 void write_safetensors(

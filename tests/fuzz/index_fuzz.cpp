@@ -1,5 +1,5 @@
 #include <ATen/ops/ones.h>
-#include <checkpoint/formats/safetensors_index.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <filesystem>
 #include <fstream>
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(data), size);
   try {
-    ddp::detail::read_sharded_safetensors(path, false);
+    ddp::read_checkpoint_file(path);
   } catch (const c10::Error&) {
   }
   return 0;

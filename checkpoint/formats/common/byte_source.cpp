@@ -176,4 +176,16 @@ at::Tensor MappedSource::tensor(
       at::kByte);
 }
 
+CheckedSource::CheckedSource(const FileSource& file)
+    : MappedSource(file), file_(file) {}
+
+void CheckedSource::read(uint64_t offset, void* data, size_t bytes) const {
+  file_.read(offset, data, bytes);
+}
+
+void CheckedSource::scan(uint64_t offset, uint64_t bytes, const SeeBytes& see)
+    const {
+  file_.scan(offset, bytes, see);
+}
+
 } // namespace ddp::detail

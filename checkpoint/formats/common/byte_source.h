@@ -82,4 +82,37 @@ class MappedSource : public MemorySource {
   std::shared_ptr<char> data_;
 };
 
+/// A file of which no tensor is used. Its bytes are read, so a failing disk is
+/// an error instead of SIGBUS; its tensors are pages that are not read.
+class CheckedSource : public MappedSource {
+ public:
+  /// `file` must outlive this object.
+  explicit CheckedSource(const FileSource& file);
+  void read(uint64_t offset, void* data, size_t bytes) const override;
+  void scan(uint64_t offset, uint64_t bytes, const SeeBytes& see)
+      const override;
+
+ private:
+  const FileSource& file_;
+};
+
+enum class FileAccess {
+  kCopy, ///< FileSource
+  kMap, ///< MappedSource
+  kCheck, ///< CheckedSource
+};
+
+/// Calls `read(source)` with a source of the file.
+template <typename Read>
+auto read_file(const FileSource& file, FileAccess access, const Read& read) {
+  switch (access) {
+    case FileAccess::kMap:
+      return read(MappedSource(file));
+    case FileAccess::kCheck:
+      return read(CheckedSource(file));
+    default:
+      return read(file);
+  }
+}
+
 } // namespace ddp::detail
