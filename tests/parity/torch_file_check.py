@@ -83,6 +83,11 @@ def shapes():
         "scalar": torch.tensor(2.5),
         "empty": torch.empty(0),
         "empty too": torch.empty(2, 0, 3, dtype=torch.int64),
+        "empty, at an offset": torch.empty(0, 8).chunk(2, 1)[1],
+        "empty part": base[4:, 3:],
+        "part of odd bytes": torch.arange(5, dtype=torch.uint8)[:4].view(
+            torch.uint16
+        ),
         "conjugate": complex_.conj(),
         "negative": (complex_ + 1).conj().imag,
         "parameter": nn.Parameter(torch.rand(2)),

@@ -80,7 +80,7 @@ int64_t reach(
       at::IntArrayRef(strides),
       offset);
   const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-  return empty ? offset : last;
+  return empty ? 0 : last;
 }
 
 void check_hooks(const PickleValue& value) {

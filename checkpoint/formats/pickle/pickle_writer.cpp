@@ -156,11 +156,13 @@ class PickleWriter {
     const auto place = plan_.place(tensor);
     const uint64_t bytes =
         place.whole ? tensor.storage().nbytes() : tensor.nbytes();
+    // Python accepts any offset of an empty tensor; 0 is in every storage.
+    const bool at_offset = place.whole && tensor.numel() > 0;
     write_global(
         "torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     put(Op::MARK);
-    write_storage(place.storage, dtype, bytes / tensor.element_size(), bytes);
-    write_int(place.whole ? tensor.storage_offset() : 0);
+    write_storage(place.storage, dtype, bytes / tensor.element_size());
+    write_int(at_offset ? tensor.storage_offset() : 0);
     write_sizes(tensor.sizes());
     const auto contiguous = c10::contiguous_strides(tensor.sizes());
     write_sizes(place.whole ? tensor.strides() : at::IntArrayRef(contiguous));
@@ -176,11 +178,7 @@ class PickleWriter {
   }
 
   // The persistent id ("storage", type, key, location, number of elements).
-  void write_storage(
-      size_t storage,
-      c10::ScalarType dtype,
-      uint64_t elements,
-      uint64_t bytes) {
+  void write_storage(size_t storage, c10::ScalarType dtype, uint64_t elements) {
     const auto type = python_storage(dtype);
     put(Op::MARK);
     write_text("storage");
@@ -191,7 +189,8 @@ class PickleWriter {
     }
     write_text(std::to_string(storage));
     write_text("cpu");
-    write_int(static_cast<int64_t>(type.empty() ? bytes : elements));
+    const auto size = type.empty() ? c10::elementSize(dtype) : 1; // in bytes
+    write_int(static_cast<int64_t>(elements * size));
     put(Op::TUPLE);
     put(Op::BINPERSID);
   }
