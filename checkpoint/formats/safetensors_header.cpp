@@ -29,6 +29,9 @@ static_assert(
 
 constexpr size_t kHeaderAlignment = 8;
 
+// A valid header needs 2 levels. Writing a value to a message is recursive.
+constexpr int kMaxDepth = 64;
+
 constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
     kSafetensorsDtypes{{
         {"F64", c10::kDouble},
@@ -56,11 +59,15 @@ struct OrderedObject {
   std::vector<std::string> keys;
 };
 
-// Rejects repeated keys: nlohmann's parser silently keeps the last one.
+// Also rejects repeated keys: nlohmann's parser silently keeps the last one.
 OrderedObject parse_json(const std::string& text) {
   OrderedObject result;
   std::vector<std::set<std::string>> open_objects;
-  const auto check_keys = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    DDP_CHECK(
+        depth <= kMaxDepth,
+        "the header is nested too deeply: more than {} levels",
+        kMaxDepth);
     if (event == Json::parse_event_t::object_start) {
       open_objects.emplace_back();
     } else if (event == Json::parse_event_t::object_end) {
@@ -78,7 +85,7 @@ OrderedObject parse_json(const std::string& text) {
     return true;
   };
   try {
-    result.json = Json::parse(text, check_keys);
+    result.json = Json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {
     DDP_THROW(Error, "the header is not JSON: {}", error.what());
   }
