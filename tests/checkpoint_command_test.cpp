@@ -1,4 +1,5 @@
 // The program ddp-checkpoint, run as users run it.
+#include <checkpoint/formats/safetensors_index.h>
 #include <tests/support/checkpoint_command.h>
 
 #include <nlohmann/json.hpp>
@@ -101,6 +102,38 @@ FOLDER_TEST("verify says what it verified") {
       Has("No such file",
           "corrupt  " + own + ": it is empty\n",
           "ok       " + foreign));
+}
+
+FOLDER_TEST("an index is read with its files") {
+  const auto index = folder / "net.safetensors.index.json";
+  const auto tensor = torch::full({64}, 7, torch::kByte);
+  StateDict tensors;
+  tensors.insert("module.a", tensor);
+  tensors.insert("module.b", torch::zeros({3}));
+  detail::write_sharded_safetensors(index, tensors, 64);
+  CHECK_THAT(
+      output_of(0, {"verify", index}),
+      Matches("ok       .*index.json: .*, verified by checksums that cover "
+              "every byte\n"));
+  const auto plain = folder / "plain.pt";
+  CHECK_THAT(
+      output_of(0, {"strip-prefix", index, plain}), Has("2 names changed"));
+  output_of(0, {"convert", plain, index});
+  CHECK(output_of(0, {"diff", plain, index}).empty());
+  const auto first = folder / "net-00001-of-00001.safetensors";
+  const auto bytes =
+      std::filesystem::file_size(index) + std::filesystem::file_size(first);
+  flip_bit_of(first, std::string(64, 7));
+  const auto json =
+      nlohmann::json::parse(output_of(0, {"inspect", index, "--json"}));
+  CHECK(json["bytes"] == bytes);
+  CHECK(json["digests"] == true);
+  CHECK(json["tensors"].size() == 2);
+  CHECK_THAT(
+      output_of(1, {"verify", index}),
+      Has("corrupt  " + index, first, "tensor 'a'"));
+  std::filesystem::remove(first);
+  CHECK_THAT(output_of(1, {"verify", index}), Has(first, "No such file"));
 }
 
 FOLDER_TEST("differences are named") {

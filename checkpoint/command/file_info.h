@@ -22,8 +22,8 @@ struct FileInfo {
   SafetensorsMetadata metadata;
 };
 
-/// Reads the whole file except the contents of tensors. Throws a `c10::Error`
-/// that names the file.
+/// Reads the whole file except the contents of tensors; for an index, also the
+/// files that it names. Throws a `c10::Error` that names the file.
 FileInfo read_file_info(const std::string& path);
 
 } // namespace ddp::command
