@@ -4,6 +4,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/ddp.h>
+#include <ddp/zero_redundancy_optimizer.h>
 
 namespace ddp::test::join_test {
 
@@ -239,6 +240,57 @@ RANKS_TEST("several joinables end early, or have no join, together", {3, 4}) {
   REQUIRE(count.total == 3 * group.size());
   REQUIRE(count.root == -1); // no end was reached
   REQUIRE(net->weight.grad().item<float>() == 3);
+}
+
+/// Only rank 0 has more than one step. Only the first step uses both branches.
+template <typename Step>
+void use_a_branch_once(
+    BranchNet& net,
+    const ProcessGroup& group,
+    const Step& step) {
+  for (int64_t i = 0; i < (group.rank() == 0 ? 4 : 1); ++i) {
+    net.zero_grad();
+    const auto x = torch::ones({1, 4});
+    auto loss = net.forward(x, true).sum();
+    if (i == 0) {
+      loss = loss + net.forward(x, false).sum();
+    }
+    loss.backward();
+    step();
+  }
+}
+
+RANKS_TEST("no rank steps again with a gradient of an earlier step") {
+  using torch::optim::Adam;
+  for (const bool views : {false, true}) {
+    const auto options = ReducerOptions().gradient_as_bucket_view(views);
+    const auto net = std::make_shared<BranchNet>();
+    {
+      Reducer reducer(net, group, options);
+      Adam adam(net->parameters());
+      reducer.step_in_backward(adam);
+      {
+        auto join = reducer.join();
+        use_a_branch_once(*net, group, [] {});
+      }
+      const auto steps_of = [&adam](const torch::Tensor& parameter) {
+        return static_cast<torch::optim::AdamParamState&>(
+                   *adam.state().at(parameter.unsafeGetTensorImpl()))
+            .step();
+      };
+      REQUIRE(steps_of(net->left->weight) == 4);
+      REQUIRE(steps_of(net->right->weight) == 1);
+    }
+    Reducer reducer(net, group, options);
+    ZeroRedundancyOptimizer<torch::optim::SGD> sharded(
+        net->parameters(), group, torch::optim::SGDOptions(1));
+    const auto bias = net->right->bias.detach().clone();
+    {
+      Join join(group, {reducer.joinable(), sharded});
+      use_a_branch_once(*net, group, [&sharded] { sharded.step(); });
+    }
+    REQUIRE(torch::allclose(bias - net->right->bias, torch::ones({2})));
+  }
 }
 
 TEST_CASE("a group of one joins nobody") {

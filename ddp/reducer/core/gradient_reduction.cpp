@@ -137,13 +137,12 @@ void GradientReduction::mark_unused(ParameterState& parameter) {
   const auto& grad = parameter.tensor.grad();
   parameter.grad_state = GradState::kUnused;
   populates_ = true;
-  const bool inside = parameter.lies_in_slice(grad);
-  if (grad.defined()) {
-    parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
-  }
   if (!grad.defined() || !has_inputs_) {
     parameter.view.zero_();
-  } else if (inside) {
+    return;
+  }
+  parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
+  if (parameter.lies_in_slice(grad)) {
     divide(parameter.view);
   } else {
     parameter.view.copy_(grad);
@@ -279,8 +278,9 @@ void GradientReduction::populate_grads() {
 }
 
 void GradientReduction::restore(ParameterState& parameter) {
-  if (parameter.before.defined() &&
-      parameter.lies_in_slice(parameter.tensor.grad())) {
+  if (!has_inputs_) {
+    parameter.tensor.mutable_grad().reset(); // no optimizer steps with it again
+  } else if (parameter.lies_in_slice(parameter.tensor.grad())) {
     parameter.view.copy_(parameter.before);
   }
   parameter.grad_state = GradState::kPending; // no gradient to populate

@@ -41,7 +41,7 @@ class GradientReduction {
   /// `put_slice_in_place` has already set the gradient.
   void populate_grad(ParameterState& parameter);
   void populate_grads();
-  /// Restores the earlier gradient, if any.
+  /// Restores the earlier gradient, if any; without inputs, resets it.
   void restore(ParameterState& parameter);
 
   /// Prepares for the next backward pass.

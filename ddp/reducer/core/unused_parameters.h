@@ -7,7 +7,7 @@
 namespace ddp::detail {
 
 /// The unused parameters of this rank. Globally unused parameters keep their
-/// gradient.
+/// gradient, except on ranks without inputs.
 class UnusedParameters {
  public:
   /// `store` and `kept_together` are as in `UnusedAgreement`. All references
