@@ -300,6 +300,7 @@ RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
   };
   for (const auto& hook : Hooks{
            std::make_shared<NoopHook>(),
+           fp16_compress_hook(std::make_shared<NoopHook>()),
            std::make_shared<PostLocalSGDHook>(),
            std::make_shared<HookChain>(Hooks{std::make_shared<NoopHook>()})}) {
     REQUIRE_THROWS_WITH(
@@ -307,6 +308,7 @@ RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
         Has("check_divergence_every: with this comm_hook, ranks have different "
             "gradients"));
   }
+  REQUIRE_NOTHROW(start(fp16_compress_hook()));
   REQUIRE_NOTHROW(start(std::make_shared<HookChain>(
       Hooks{std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()})));
 }

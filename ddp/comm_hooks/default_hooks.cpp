@@ -25,6 +25,10 @@ std::string CompressHook::describe() const {
       "{}({}, {})", CommHook::describe(), dtype_, inner_->describe());
 }
 
+bool CompressHook::keeps_ranks_equal() const {
+  return inner_->keeps_ranks_equal();
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

@@ -29,6 +29,7 @@ class DDP_API CompressHook final : public CommHook {
       std::shared_ptr<CommHook> inner = nullptr);
 
   std::string describe() const override;
+  bool keeps_ranks_equal() const override; ///< As the inner hook.
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
