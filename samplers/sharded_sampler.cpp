@@ -40,6 +40,9 @@ struct DDP_LOCAL ShardedSampler::Progress {
   // The numbers of these samples that were drawn, and that the loop has used.
   size_t drawn = 0;
   size_t done = 0;
+  // The size of the last batch that was drawn, if smaller than requested: the
+  // loop may drop it.
+  size_t tail = 0;
 };
 
 struct DDP_LOCAL ShardedSampler::Shared {
@@ -158,7 +161,8 @@ void ShardedSampler::reset(std::optional<size_t> new_size) {
   auto& progress = shared_->progress;
   // A resumed epoch lasts until the loop has seen its end.
   const auto seen = shared_->advances ? progress.done : progress.drawn;
-  if (progress.begun && seen == share_after(progress.start)) {
+  const auto share = share_after(progress.start);
+  if (progress.begun && (seen == share || seen + progress.tail == share)) {
     progress.start = 0;
     progress.position = 0;
   }
@@ -174,6 +178,7 @@ void ShardedSampler::begin(Progress& progress) {
   order_.position = std::min(progress.position, order_.size);
   progress.drawn = order_.position;
   progress.done = order_.position;
+  progress.tail = 0;
   order_.drawn = false;
 }
 
@@ -209,6 +214,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
   }
   const std::lock_guard lock(shared_->mutex);
   shared_->progress.drawn = order_.position;
+  shared_->progress.tail = batch.size() < batch_size ? batch.size() : 0;
   return batch;
 }
 

@@ -209,4 +209,24 @@ TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
       BatchSampler<DistributedSampler>(sampler, 0, false), c10::ValueError);
 }
 
+TEST_CASE("a loop that drops the last batch is at the end of its epoch") {
+  const DistributedSampler start(10, 1, 0, SamplerOptions().shuffle(false));
+  BatchSampler<DistributedSampler> first(start, 4, true);
+  first.next();
+  first.advance(4);
+  BatchSampler<DistributedSampler> resumed(
+      DistributedSampler(10, 1, 0, SamplerOptions().shuffle(false)), 4, true);
+  resumed.load_state_dict(first.state_dict());
+  Indices samples;
+  for (int loop = 0; loop < 3; ++loop) {
+    resumed.reset();
+    samples.push_back(0);
+    while (const auto batch = resumed.next()) {
+      samples.back() += batch->size();
+      resumed.advance(batch->size());
+    }
+  }
+  REQUIRE(samples == Indices{4, 8, 8});
+}
+
 } // namespace ddp::test::sampler_progress_test
