@@ -2,6 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
+#include <ddp/amp.h>
 #include <ddp/ddp.h>
 
 #include <sys/resource.h>
@@ -119,6 +120,48 @@ RANKS_TEST("ranks without inputs step their parameters along") {
     }
   }
   REQUIRE(same_parameters(*net, *plain));
+}
+
+/// Trains with a scaled loss, clipped gradients and a rate that changes in each
+/// step.
+void train_unevenly(
+    UnevenNet& net,
+    Reducer& reducer,
+    torch::optim::Optimizer& optimizer,
+    const ProcessGroup& group) {
+  GradScaler scaler;
+  torch::optim::StepLR schedule(optimizer, 1, 0.5);
+  for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+    optimizer.zero_grad();
+    const auto loss = net.forward(batch(group, step, 7)).pow(2).mean();
+    scaler.scale(loss).backward();
+    scaler.unscale_(optimizer);
+    reducer.clip_grad_norm(0.1);
+    scaler.step(optimizer);
+    scaler.update();
+    schedule.step();
+  }
+}
+
+RANKS_TEST("ranks without inputs step with the gradients of the others") {
+  const torch::optim::SGDOptions options(0.1);
+  const auto plain = start_net();
+  {
+    Reducer reducer(plain, group);
+    torch::optim::SGD optimizer(plain->parameters(), options);
+    auto join = reducer.join();
+    train_unevenly(*plain, reducer, optimizer, group);
+  }
+  for (const auto& sharding : {group, group.split(group.rank() / 2)}) {
+    const auto net = start_net();
+    {
+      Reducer reducer(net, group);
+      Zero<torch::optim::SGD> optimizer(net->parameters(), sharding, options);
+      Join join(group, {reducer.joinable(), optimizer});
+      train_unevenly(*net, reducer, optimizer, group);
+    }
+    REQUIRE(same_parameters(*net, *plain));
+  }
 }
 
 int64_t peak_memory() {

@@ -40,7 +40,9 @@ struct ZeroRedundancyOptions {
 /// contains only this rank's part. `TrainingState` and `CheckpointManager` save
 /// the whole state, which can be loaded on any number of ranks, sharded or not.
 /// `Reducer::step_in_backward` and `ElasticRun::sync` reject this optimizer. In
-/// a `Join`, ranks without inputs also step. Source of the assignment:
+/// a `Join`, ranks without inputs also step. All ranks then step with the dense
+/// gradients and the learning rates of the highest rank that has inputs, which
+/// may have clipped the gradients. Source of the assignment:
 /// torch/distributed/optim/zero_redundancy_optimizer.py.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
@@ -80,7 +82,9 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       const at::AutoGradMode with_gradients(true);
       loss = closure();
     }
-    notify_join_context();
+    if (notify_join_context()) {
+      shards_.share_gradients(*this, true);
+    }
     step_all();
     return loss;
   }
@@ -116,6 +120,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
  protected:
   void main_hook(const JoinStep& /*step*/) override {
+    shards_.share_gradients(*this, false);
     step_all();
   }
 

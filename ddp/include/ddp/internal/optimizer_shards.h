@@ -27,6 +27,10 @@ class DDP_API OptimizerShards {
   /// creates state at construction.
   void assign(torch::optim::Optimizer& optimizer);
 
+  /// In a `Join`, gives all ranks the dense gradients and the learning rates of
+  /// the last rank with inputs, if some ranks have none. Collective.
+  void share_gradients(torch::optim::Optimizer& optimizer, bool has_inputs);
+
   /// Calls `assign`, and then `step` while the optimizer has only this rank's
   /// parameters. If either throws, the other ranks' waits also throw.
   void step_own(
