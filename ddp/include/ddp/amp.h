@@ -50,7 +50,8 @@ struct GradScalerOptions {
 /// After a backward pass with a `Reducer`, all ranks thus skip the same steps.
 /// If gradients differ between ranks (ignored parameters, sharded optimizers,
 /// steps under `no_sync`), pass the group. Ranks then agree by an all-reduce of
-/// one number in each `unscale_`.
+/// one number in each `unscale_`, which no `Join` allows. A rank without inputs
+/// misses updates: after a `Join`, give all ranks a new scaler with one scale.
 ///
 /// Cannot be combined with `Reducer::step_in_backward`. Throws `c10::Error` for
 /// calls in the wrong order, as Python does. Not thread-safe. Source:
