@@ -228,6 +228,56 @@ TEST_CASE("ranks go on without one that died or hangs") {
   }
 }
 
+TEST_CASE("a change in place after a commit was loaded is not committed") {
+  Job job(
+      2,
+      [] {
+        int calls = 0;
+        elastic([&](ElasticRun& run) {
+          ++calls;
+          auto values = torch::zeros({1});
+          TrainingState state;
+          state.add("values", values);
+          REQUIRE(run.sync(state) == (calls > 1));
+          if (calls == 1) {
+            say("trains.");
+            for (;;) {
+              run.step();
+            }
+          }
+          if (calls == 2) {
+            values.add_(1);
+            say("changed.");
+            while (run.group().rank() == 1) { // it is lost in this step
+              ::pause();
+            }
+            run.group().barrier();
+          }
+          say(c10::str("holds ", values.item<int>(), "."));
+        });
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  job.start(0, 2);
+  job.start(1, 2);
+  REQUIRE(job.process(0).wait_for("trains.", kLong));
+  job.ask({0, 1});
+  job.wait_for_pause({0, 1});
+  job.go_on(0, 0, 2);
+  job.go_on(1, 1, 2);
+  for (const size_t each : {0, 1}) {
+    REQUIRE(job.process(each).wait_for("changed.", kLong));
+  }
+  job.process(1).signal(SIGKILL);
+  job.page(0).step_patience = 100;
+  job.ask({0});
+  job.wait_for_pause({0});
+  job.go_on(0, 0, 1);
+  job.require_end({0}, "holds 0.");
+}
+
 TEST_CASE("nodes that come too late find the training finished") {
   Job job(
       3,

@@ -40,8 +40,12 @@ class Commit {
   }
 
   c10::IValue value() const {
+    std::vector<at::Tensor> copies; // which may then change in place
+    for (const auto& tensor : tensors_) {
+      copies.push_back(tensor.clone());
+    }
     return torch::jit::unpickle(
-        pickled_.data(), pickled_.size(), nullptr, tensors_);
+        pickled_.data(), pickled_.size(), nullptr, copies);
   }
 
  private:
