@@ -72,7 +72,8 @@ while data := os.read(0, 20000):
       Command{
           {"bash",
            "-c",
-           "set -o pipefail; " DDPRUN_PATH + job + "python3 " + reader},
+           "set -o pipefail; '" DDPRUN_PATH "'" + job + "python3 '" + reader +
+               "'"},
           {}},
       kLong);
   CHECK(outcome.exit_code == 3);
