@@ -147,9 +147,7 @@ TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
   const std::string ddprun = folder / "ddprun";
   std::filesystem::copy_file(DDPRUN_PATH, ddprun);
   for (const char* helper : {"ddprun-store", "ddprun-etcd"}) {
-    write_text(folder / helper, "#!/bin/sh\nexit 127\n");
-    std::filesystem::permissions(
-        folder / helper, std::filesystem::perms::owner_all);
+    write_program(folder / helper, "exit 127");
   }
   const auto check_helper = [&](std::vector<std::string> options) {
     CAPTURE(options);
@@ -173,11 +171,8 @@ TEST_CASE("a helper that is always killed is given up", "[failure]") {
   const std::string ddprun = folder / "ddprun";
   std::filesystem::copy_file(DDPRUN_PATH, ddprun);
   const std::string starts = folder / "starts";
-  write_text(
-      folder / "ddprun-store",
-      "#!/bin/sh\necho >>'" + starts + "'\nkill -KILL $$\n");
-  std::filesystem::permissions(
-      folder / "ddprun-store", std::filesystem::perms::owner_all);
+  write_program(
+      folder / "ddprun-store", "echo >>'" + starts + "'; kill -KILL $$");
   auto line =
       words("--nnodes 2 --join-timeout 2 --rdzv-endpoint 127.0.0.1:29400 true");
   line.insert(line.begin(), ddprun);

@@ -248,6 +248,11 @@ void LaunchedJob::type(const std::string& text) const {
   write_all(out_pipe_.get(), text);
 }
 
+void write_program(const std::string& path, const std::string& script) {
+  write_text(path, "#!/bin/sh\n" + script + "\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
 void wait_for_death(pid_t pid) {
   if (!dies_until(pid, Clock::now() + kPatienceForDeath)) {
     throw std::runtime_error(

@@ -103,6 +103,9 @@ inline LaunchedJob shell(
   return LaunchedJob(line);
 }
 
+/// Writes a shell script that can be executed.
+void write_program(const std::string& path, const std::string& script);
+
 /// Waits until this process is dead (a zombie counts); throws after 5 s.
 void wait_for_death(pid_t pid);
 

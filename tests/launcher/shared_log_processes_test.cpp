@@ -166,8 +166,7 @@ TEST_CASE("a helper that cannot run is not started again", "[rendezvous]") {
   const TemporaryFolder folder;
   const std::string helper = folder / "helper";
   const auto told_of_script = [&](const std::string& line) {
-    write_text(helper, "#!/bin/sh\n" + line + "\n");
-    std::filesystem::permissions(helper, std::filesystem::perms::owner_all);
+    write_program(helper, line);
     return told_of(helper);
   };
   CHECK(told_of_script("kill -ILL $$") == Kind::kRejected);
