@@ -149,9 +149,10 @@ TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
   for (const char* helper : {"ddprun-store", "ddprun-etcd"}) {
     write_program(folder / helper, "exit 127");
   }
+  const std::string report = folder / "report";
   const auto check_helper = [&](std::vector<std::string> options) {
     CAPTURE(options);
-    options.insert(options.begin(), ddprun);
+    options.insert(options.begin(), {ddprun, "--report", report});
     options.insert(options.end(), {"sleep", "60"});
     const auto outcome = Process(Command{options, {}}).finish(kLong);
     CHECK(outcome.exit_code == 75);
@@ -159,6 +160,7 @@ TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
         outcome.output,
         Has(") exited with code 127 (a shared library was not found: set "
             "LD_LIBRARY_PATH)"));
+    CHECK_THAT(read_text(report), Has("\"exit_code\": 75"));
   };
   check_helper({});
   check_helper(words("--nnodes 2 --rdzv-endpoint 127.0.0.1:29400"));
