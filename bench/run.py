@@ -237,7 +237,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("groups", nargs="*", metavar="GROUP")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     groups = options.groups or list(GROUPS)
     if unknown := set(groups) - set(GROUPS):
         parser.error(f"no group {unknown.pop()!r}: {', '.join(GROUPS)}")

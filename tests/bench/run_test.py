@@ -65,6 +65,8 @@ def main():
     expect(done.returncode == 0, "no case failed: expected exit code 0", done)
     failed = cases and cases["failed"] + cases["skipped"]
     expect(failed == [], f"expected no failed case, got {failed}", done)
+    done, _ = run(source, "nothing fails", "--quick", "steps")
+    expect(done.returncode == 0, "expected groups after an option", done)
     done, cases = run(source, "nothing fails")
     expect(done.returncode == 1, "no MPI: expected exit code 1", done)
     expect("no mpirun" in cases["skipped"][0], "expected 'no mpirun'", done)
