@@ -28,7 +28,13 @@ struct DDP_LOCAL CheckpointManager::Impl {
         state(std::move(own_state)),
         group(own_group),
         options(own_options) {
-    detail::check_extension("*" + options.extension());
+    const auto& extension = options.extension();
+    DDP_CHECK_VALUE(
+        extension == ".pt" || extension == ".pth" ||
+            extension == ".safetensors",
+        "CheckpointManager: extension is '{}', expected .pt, .pth or "
+        ".safetensors",
+        extension);
     DDP_CHECK_VALUE(
         options.keep_last() >= 1 && options.keep_best() >= 0,
         "CheckpointManager: keep_last is {}, expected 1 or more, and "

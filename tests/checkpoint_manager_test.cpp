@@ -291,6 +291,16 @@ FOLDER_TEST("a new checkpoint is read back from the disk") {
   CHECK(folder.names() == Names{"latest", "step-2.pt"});
 }
 
+FOLDER_TEST("names that a later run would not find are rejected") {
+  for (const auto* extension : {"", "pt", ".safetensors.index.json", "/a.pt"}) {
+    CHECK_THROWS_WITH(
+        Run(folder / "a", keeping(1).extension(extension)),
+        Has("extension is '", "expected .pt, .pth or .safetensors"));
+  }
+  CHECK_THROWS_WITH(
+      Run(folder / "a", keeping(0)), Has("keep_last is 0, expected 1 or more"));
+}
+
 RANKS_TEST("loading reads the newest checkpoint once") {
   // A disk for each rank, as if each rank were on a separate host.
   const auto disk = [&](int rank) {
