@@ -118,7 +118,8 @@ struct JoinOptions {
 /// have the parameters and buffers of the rank that had inputs longest (of
 /// several, the highest). A rank's optimizer keeps the state of the rank's last
 /// step, unless the optimizer steps in backward or is a
-/// `ZeroRedundancyOptimizer`.
+/// `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only ranks with inputs
+/// step parameters in backward that no rank used.
 ///
 /// Exceptions propagate unchanged, as without a `Join`.
 class DDP_API Join {
