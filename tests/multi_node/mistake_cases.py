@@ -66,7 +66,9 @@ def taken_port(nodes):
     first = nodes.at[0]
     nodes.start(0, "--join-timeout=4")
     nodes.finish([0], 124, 30)
-    nodes.require_said("(n0: a process listens there, but does not answer)", 0)
+    nodes.require_said(
+        "(n0: a process listens there, but does not answer; if it is another "
+        "program, use another port)", 0)
     nodes.at[0] = first
     nodes.wait_for_ranks(2, range(2))
     holder.process.wait()

@@ -221,7 +221,9 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
     if (unreachable_.empty()) { // until more is known
       tell(
           EventKind::kUnreachable,
-          endpoint.host + ": a process listens there, but does not answer");
+          endpoint.host +
+              ": a process listens there, but does not answer; if it is "
+              "another program, use another port");
     }
     engine_.connect(endpoint, route->remote);
     return true;
