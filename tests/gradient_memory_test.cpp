@@ -4,6 +4,8 @@
 
 #include <sys/resource.h>
 
+#include <cmath>
+
 namespace ddp::test::gradient_memory_test {
 
 std::vector<const void*> memory_of_gradients(const torch::nn::Module& net) {
@@ -35,6 +37,42 @@ RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
     }
     REQUIRE((step < 1 || memory_of_gradients(*twins.net) == memory));
   }
+}
+
+RANKS_TEST("a gradient that a program moves away is reduced") {
+  const auto weight = torch::ones({3}, torch::requires_grad(true));
+  Reducer reducer({weight}, group);
+  const double mean = static_cast<double>(group.size() + 1) / 2;
+  for (const auto* between : {"reset", "zero", "keep"}) {
+    for (int64_t step = 0; step < 4; ++step) {
+      auto& gradient = weight.mutable_grad();
+      if (std::string(between) == "reset") {
+        gradient.reset();
+      } else if (gradient.defined() && std::string(between) == "zero") {
+        gradient.zero_();
+      }
+      const auto before =
+          gradient.defined() ? gradient.clone() : torch::zeros({3});
+      (weight * (group.rank() + 1)).sum().backward();
+      REQUIRE(weight.grad().allclose(before + mean));
+      weight.grad().set_data(weight.grad() * 0.5);
+      REQUIRE(reducer.clip_grad_norm(1).item<double>() > 1);
+      REQUIRE(std::abs(weight.grad().norm().item<double>() - 1) < 1e-4);
+    }
+  }
+}
+
+RANKS_TEST("a gradient that the next pass uses and replaces is an error") {
+  const auto a = torch::ones({3}, torch::requires_grad(true));
+  const auto b = torch::ones({3}, torch::requires_grad(true));
+  Reducer reducer({a, b}, group);
+  (a + b).sum().backward();
+  (a + b).sum().backward(); // in the final buckets
+  const auto earlier = a.grad();
+  a.mutable_grad().reset();
+  const auto user = (b * earlier).sum(); // later in the backward pass
+  REQUIRE_THROWS_WITH(
+      (user + a.sum()).backward(), Has("modified by an inplace operation"));
 }
 
 RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {

@@ -36,7 +36,8 @@ struct ReducerImpl;
 /// module is converted later, the next pass throws. Parameters may be frozen
 /// and unfrozen between passes, in the same way on all ranks. After a pass,
 /// gradients are slices of the buckets. Optimizers, clipping and `zero_grad()`
-/// work as usual. Clone a gradient that must outlive the next pass.
+/// work as usual. Clone a gradient to use it in or after the next pass, and do
+/// not exchange parameters' gradients.
 ///
 /// Over gloo, values equal those of Python's DistributedDataParallel with the
 /// same options bit for bit. If ranks differ, a peer fails or a gradient cannot

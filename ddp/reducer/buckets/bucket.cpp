@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
@@ -129,7 +130,8 @@ std::vector<Bucket> make_buckets(
     const std::vector<at::Tensor>& parameters,
     const std::vector<BucketIndices>& indices,
     const ProcessGroup& group) {
-  at::NoGradGuard no_grad;
+  const c10::InferenceMode normal_tensors(false);
+  const at::NoGradGuard no_grad;
   std::vector<Bucket> buckets;
   for (const auto& bucket_indices : indices) {
     buckets.push_back(make_bucket(parameters, bucket_indices, group));

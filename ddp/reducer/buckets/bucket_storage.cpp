@@ -20,12 +20,14 @@ void BucketStorage::append(
     for (size_t k = 0; k < bucket.indices.size(); ++k) {
       auto& parameter = parameters_[bucket.indices[k]];
       const auto& view = bucket.content.gradients[k];
-      if (parameter.lies_in_slice(parameter.tensor.grad())) {
-        view.copy_(parameter.tensor.grad());
-        parameter.tensor.mutable_grad() = view;
-      }
+      auto& gradient = parameter.tensor.mutable_grad();
+      const bool moves = parameter.lies_in_slice(gradient);
       parameter.bucket = buckets_.size();
       parameter.view = view;
+      if (moves) {
+        view.copy_(gradient);
+        gradient = parameter.slice();
+      }
       parameter.remember_version();
     }
     buckets_.push_back(std::move(bucket));

@@ -54,13 +54,19 @@ void ParameterState::check_fit(const at::Tensor& gradient) const {
 }
 
 bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
-  if (gradient.is_same(view)) {
-    return view.defined();
-  }
   return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
       has_plain_memory(gradient) &&
       gradient.storage_offset() == view.storage_offset() &&
       gradient.strides() == view.strides();
+}
+
+const at::Tensor& ParameterState::slice() {
+  if (!lies_in_slice(slice_)) {
+    const auto* impl = view.unsafeGetTensorImpl();
+    slice_ = at::Tensor(impl->shallow_copy_and_detach(
+        impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+  }
+  return slice_;
 }
 
 } // namespace ddp::detail

@@ -39,7 +39,7 @@ struct ParameterState {
   /// kept gradient in place, which changes its version.
   bool has_grown(const at::Tensor& gradient) const {
     return gradient.defined() &&
-        !(gradient.is_same(view) && version_of(gradient) == version);
+        !(gradient.is_same(slice_) && version_of(gradient) == version);
   }
   void remember_version() {
     version = view.defined() ? version_of(view) : -1;
@@ -48,9 +48,13 @@ struct ParameterState {
   /// Whether the gradient is the slice.
   bool lies_in_slice(const at::Tensor& gradient) const;
 
+  /// The slice as a gradient for programs, which can move it away (`set_data`).
+  const at::Tensor& slice();
+
   // The fields that a hook uses are adjacent in memory.
   at::Tensor tensor;
-  /// The parameter's bucket and slice; sparse gradients have neither.
+  /// The parameter's bucket and slice; sparse gradients have neither. Programs
+  /// get `slice()`, which has the same version.
   size_t bucket = kNoBucket;
   at::Tensor view;
   /// The slice's version after the last reduction.
@@ -90,6 +94,8 @@ struct ParameterState {
   std::string key;
 
  private:
+  at::Tensor slice_;
+
   static int64_t version_of(const at::Tensor& tensor) {
     return tensor.unsafeGetTensorImpl()->version_counter().current_version();
   }

@@ -126,7 +126,7 @@ void GradientReduction::put_slice_in_place(
     parameter.with_graph = gradient;
     populates_ = true;
   } else {
-    gradient = parameter.view;
+    gradient = parameter.slice();
   }
 }
 
@@ -264,7 +264,7 @@ void GradientReduction::populate_grad(ParameterState& parameter) {
   } else if (
       parameter.grad_state == GradState::kUnused &&
       parameter.bucket != ParameterState::kNoBucket) {
-    grad = parameter.view;
+    grad = parameter.slice();
   }
   parameter.before.reset();
 }

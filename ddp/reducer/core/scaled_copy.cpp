@@ -136,6 +136,9 @@ void scaled_copy(
        target.is_non_overlapping_and_dense());
   const bool plain = alike && source.is_cpu() && has_plain_memory(source) &&
       target.scalar_type() == dtype;
+  if (plain) { // as the operators of LibTorch do
+    target.unsafeGetTensorImpl()->bump_version();
+  }
   if (plain && dtype == at::kFloat) {
     scaled_copy_of<float>(target, source, *factor.const_data_ptr<double>());
   } else if (plain && dtype == at::kDouble) {
