@@ -75,6 +75,17 @@ RANKS_TEST("a gradient that the next pass uses and replaces is an error") {
       (user + a.sum()).backward(), Has("modified by an inplace operation"));
 }
 
+RANKS_TEST("a Reducer that was constructed in inference mode trains") {
+  const auto weight = torch::ones({3}, torch::requires_grad(true));
+  std::unique_ptr<Reducer> reducer;
+  {
+    const c10::InferenceMode inference;
+    reducer = std::make_unique<Reducer>(std::vector<at::Tensor>{weight}, group);
+  }
+  (weight * (group.rank() + 1)).sum().backward();
+  REQUIRE(weight.grad().allclose(torch::full({3}, (group.size() + 1) / 2.0)));
+}
+
 RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
   // Sizes at which the copying method changes, and unaligned offsets.
   for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {

@@ -46,6 +46,19 @@ TEST_CASE("a reduction in a backward older than one before nests deeply") {
   REQUIRE(nested.may_come_again(one));
 }
 
+TEST_CASE("a backward inside another that ends on another device is rejected") {
+  NestedBackwards nested(false);
+  auto inner = parameter("inner");
+  auto outer = parameter("outer");
+  inner.device = at::Device("meta");
+  nested.begin(8);
+  nested.arrive(inner, 8); // reduced: the thread of the device ran it
+  nested.begin(7);
+  CHECK_THROWS_WITH(
+      nested.arrive(outer, 7),
+      Has("ended on meta, but the pass around it reached outer on cpu"));
+}
+
 TEST_CASE("the end of a backward is told to nobody whose owner is gone") {
   const bool ends_owner = GENERATE(false, true);
   const bool throws = GENERATE(false, true);

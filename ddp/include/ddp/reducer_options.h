@@ -87,7 +87,7 @@ struct ReducerOptions {
   /// differently.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
-  /// Not needed, since activation checkpointing is always handled. Rebuilds the
+  /// Not needed, since activation checkpointing is handled. Rebuilds the
   /// buckets after the second backward pass instead of the first, as in Python.
   TORCH_ARG(bool, static_graph) = false;
 

@@ -12,9 +12,10 @@ namespace ddp::detail {
 /// Use this class only inside a backward pass, which may run inside another
 /// pass (activation checkpointing). The engine runs a callback from the inner
 /// pass before the rest of the outer pass, so the callback is queued again in
-/// the outer pass. Beyond the engine's nesting limit (60), another thread runs
-/// the inner pass, which cannot be detected. The function is then called early,
-/// at the end of that thread's part.
+/// the outer pass. If another thread runs the end of the inner pass (beyond the
+/// engine's nesting limit of 60, or on another device), this cannot be
+/// detected. The function is then called early, at the end of that thread's
+/// part.
 ///
 /// If the pass ends with an exception, `abandoned` is called instead. If
 /// `owner` no longer exists, neither function is called. A call keeps `owner`

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/parameter_state.h>
 
 #include <algorithm>
@@ -22,6 +23,15 @@ class NestedBackwards {
   }
 
   void arrive(ParameterState& parameter, int task) {
+    DDP_CHECK(
+        !deep_ || parameter.device == device_,
+        "a backward pass inside a backward pass (activation checkpointing) "
+        "ended on {}, but the pass around it reached {} on {}: place the "
+        "parameters of a checkpoint on its output's device",
+        device_,
+        parameter.name(),
+        parameter.device);
+    device_ = parameter.device;
     ++parameter.arrivals;
     parameter.task = task;
     newest_ = std::max(newest_, task);
@@ -49,6 +59,7 @@ class NestedBackwards {
   bool static_graph_;
   /// The newest backward pass in which a gradient arrived.
   int newest_ = -1;
+  c10::Device device_ = at::kCPU; ///< of the last gradient
   /// Whether backward passes nest so deeply that one pass can have several
   /// reductions.
   bool deep_ = false;
