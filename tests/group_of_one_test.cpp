@@ -96,10 +96,17 @@ TEST_CASE("alone, check_finite finds what is not finite in any step") {
   for (int step = 0; step < 4; ++step) {
     net.backward();
   }
-  {
+  const auto fill = [&](float value) {
     const torch::NoGradGuard no_grad;
-    net.second->weight.fill_(std::numeric_limits<float>::infinity());
-  }
+    net.second->weight.fill_(value);
+  };
+  fill(std::numeric_limits<float>::infinity());
+  CHECK_THROWS_WITH(net.backward(), Has("first."));
+  fill(1);
+  net.first->zero_grad();
+  net.second->zero_grad();
+  CHECK_NOTHROW(net.backward());
+  fill(std::numeric_limits<float>::infinity());
   CHECK_THROWS_WITH(net.backward(), Has("first."));
   Reducer anew(net, ProcessGroup()); // the first one is no longer usable
   CHECK_NOTHROW(net.backward());

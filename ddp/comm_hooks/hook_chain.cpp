@@ -46,19 +46,17 @@ struct DDP_LOCAL HookChain::Impl {
     return dict.empty() ? IValue() : IValue(dict);
   }
 
+  /// `load` gets None for a hook without state.
   template <typename Load>
   void load(const IValue& states, Load load) const {
-    if (states.isNone()) { // hooks without state
-      return;
-    }
     DDP_CHECK_VALUE(
-        states.isGenericDict(),
+        states.isNone() || states.isGenericDict(),
         "HookChain: the state was not saved by a HookChain");
+    const auto dict =
+        states.isNone() ? detail::new_dict() : states.toGenericDict();
     for (size_t i = 0; i < hooks.size(); ++i) {
-      const auto found = states.toGenericDict().find(std::to_string(i));
-      if (found != states.toGenericDict().end()) {
-        load(*hooks[i], found->value());
-      }
+      const auto found = dict.find(std::to_string(i));
+      load(*hooks[i], found != dict.end() ? found->value() : IValue());
     }
   }
 };
@@ -120,7 +118,9 @@ IValue HookChain::rank_state_dict() const {
 
 void HookChain::load_rank_state_dict(const IValue& state) {
   impl_->load(state, [](CommHook& hook, const IValue& own) {
-    hook.load_rank_state_dict(own);
+    if (!own.isNone()) {
+      hook.load_rank_state_dict(own);
+    }
   });
 }
 

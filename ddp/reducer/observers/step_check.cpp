@@ -70,4 +70,9 @@ void StepCheck::on_reduced() {
   message_.reset();
 }
 
+void StepCheck::on_failed() {
+  not_finite_ = {};
+  message_.reset();
+}
+
 } // namespace ddp::detail

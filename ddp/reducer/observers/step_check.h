@@ -41,6 +41,8 @@ class StepCheck final : public ReductionObserver {
   /// Throws `c10::ValueError` on all ranks if any rank has findings. Collective
   /// if any rank has findings.
   void on_reduced() override;
+  /// Forgets the pass, after which a Reducer of one rank remains usable.
+  void on_failed() override;
 
  private:
   NamedTensors parameters_;
