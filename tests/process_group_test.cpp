@@ -3,6 +3,7 @@
 #include <ddp/failure/failure_store.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
+#include <ddp/support/plain_memory.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -78,6 +79,32 @@ RANKS_TEST("all_gather takes uneven tensors, scalars and strings") {
     const auto wrong = rank == 1 ? other : torch::zeros({2, 2});
     REQUIRE_THROWS_WITH(
         group.all_gather(wrong), Has("dtype or trailing sizes"));
+  }
+}
+
+RANKS_TEST(
+    "all dtypes are broadcast and gathered",
+    3,
+    ProcessGroupOptions().backend("gloo")) {
+  for (const auto dtype :
+       {at::kBool,
+        at::kShort,
+        at::kUInt16,
+        at::kUInt64,
+        at::kFloat8_e4m3fn,
+        at::kBFloat16,
+        at::kComplexHalf,
+        at::kComplexDouble}) {
+    const auto bytes_of = [&](const at::Tensor& tensor) {
+      return detail::as_bytes(tensor.to(dtype));
+    };
+    const auto own = torch::full({2, 2}, group.rank()).to(dtype);
+    const auto gathered = group.all_gather(own);
+    for (int64_t r = 0; r < group.size(); ++r) {
+      REQUIRE(bytes_of(gathered[r]).equal(bytes_of(torch::full({2, 2}, r))));
+    }
+    group.broadcast(own, 2);
+    REQUIRE(bytes_of(own).equal(bytes_of(torch::full({2, 2}, 2))));
   }
 }
 

@@ -43,11 +43,18 @@ Collective start_all_reduce(
       group, tensor, [&] { return group.group->allreduce(tensors, options); });
 }
 
+/// Whether only some backends broadcast this dtype.
+bool is_rare(at::ScalarType dtype) {
+  return dtype == at::kShort || at::isBarebonesUnsignedType(dtype) ||
+      at::isFloat8Type(dtype);
+}
+
 Collective start_broadcast(
     detail::ProcessGroupImpl& group,
     at::Tensor& tensor,
     int64_t root) {
-  std::vector<at::Tensor> tensors{tensor};
+  std::vector<at::Tensor> tensors{
+      is_rare(tensor.scalar_type()) ? detail::as_bytes(tensor) : tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   return detail::start(
@@ -141,12 +148,9 @@ std::vector<at::Tensor> gather_uneven(
   sizes[0] = longest;
   auto padded = tensor.new_zeros(sizes);
   padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
-  // Not every backend gathers complex numbers.
-  auto gathered = detail::gather_equal(group, detail::as_real(padded));
+  auto gathered = detail::gather_equal(group, detail::as_bytes(padded));
   for (int64_t r = 0; r < group.size; ++r) {
-    if (tensor.is_complex()) {
-      gathered[r] = at::view_as_complex(gathered[r]);
-    }
+    gathered[r] = gathered[r].view(tensor.scalar_type()).squeeze(-1);
     const auto length = headers[r][0].item<int64_t>();
     if (length < longest) {
       gathered[r] = gathered[r].narrow(0, 0, length).clone();

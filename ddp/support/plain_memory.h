@@ -26,4 +26,10 @@ inline at::Tensor as_real(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
+/// A view of a contiguous tensor's memory, with the bytes of each value in a
+/// last dimension. All backends support bytes, but not all dtypes.
+inline at::Tensor as_bytes(const at::Tensor& tensor) {
+  return tensor.unsqueeze(-1).view(at::kByte);
+}
+
 } // namespace ddp::detail

@@ -84,12 +84,6 @@ at::Tensor empty_rows(const Form& form, int64_t rows, c10::Device device) {
   return at::empty(sizes, at::dtype(form.dtype).device(device));
 }
 
-/// The same memory, rows in dimension 0. All backends support bytes, but not
-/// all dtypes.
-at::Tensor bytes_of(const at::Tensor& rows) {
-  return rows.unsqueeze(-1).view(at::kByte);
-}
-
 /// Returns the tensor to send, or sets `status` to the reason against sending
 /// it: nothing may fail after the other ranks have got the status.
 at::Tensor make_ready(
@@ -118,7 +112,7 @@ at::Tensor make_ready(
   try {
     const auto ready =
         detail::with_plain_memory(tensor.detach().to(device)).contiguous();
-    bytes_of(ready);
+    as_bytes(ready);
     status.content = text_of_form(ready);
     return ready;
   } catch (const std::exception& error) {
@@ -187,8 +181,8 @@ void exchange_rows(
   auto& impl = ProcessGroupImpl::of(group);
   const heartbeat::Activity activity(operation);
   guarded(impl, operation, [&] {
-    auto input = bytes_of(from);
-    auto output = bytes_of(to);
+    auto input = as_bytes(from);
+    auto output = as_bytes(to);
     wait(impl, start(impl, output, [&] {
            return impl.group->alltoall_base(output, input, received, sent);
          }));
@@ -280,7 +274,7 @@ at::Tensor gather_rows(
         is_root ? result : nothing,
         is_root ? counts : none);
     if (to_all) {
-      group.broadcast(bytes_of(result), root);
+      group.broadcast(as_bytes(result), root);
     }
   }
   return gets ? result : at::Tensor();
