@@ -157,6 +157,9 @@ TEST_CASE("read_checkpoint_file refuses Python's other values") {
   CHECK_THAT(
       complaint(script),
       Has("'argparse.Namespace'", "LoadOptions().strict(false)"));
+  for (const auto* intact : {"reference script", "sparse 2", "module 2"}) {
+    CHECK_NOTHROW(verify_checkpoint_file(folder / intact + ".pt"));
+  }
   torch::nn::Linear net(2, 2);
   const auto keys =
       load_checkpoint(script, *net, {}, LoadOptions().strict(false));

@@ -30,7 +30,7 @@ FileInfo read_index_info(const std::string& path) {
 
 } // namespace
 
-FileInfo read_file_info(const std::string& path) {
+FileInfo read_file_info(const std::string& path, bool strict) {
   return detail::naming_file(path, [&] {
     if (detail::is_safetensors_index(path)) {
       return read_index_info(path);
@@ -53,7 +53,7 @@ FileInfo read_file_info(const std::string& path) {
       info.writer = archive.record("constants.pkl")
           ? "LibTorch's torch::save"
           : "Python's torch.save or ddp";
-      info.content = archive.value(/*strict=*/true, /*verify=*/false);
+      info.content = archive.value(strict, /*verify=*/false);
     }
     return info;
   });

@@ -24,6 +24,6 @@ struct FileInfo {
 
 /// Reads the whole file except the contents of tensors; for an index, also the
 /// files that it names. Throws a `c10::Error` that names the file.
-FileInfo read_file_info(const std::string& path);
+FileInfo read_file_info(const std::string& path, bool strict = true);
 
 } // namespace ddp::command
