@@ -144,7 +144,9 @@ Listener listen_on(const std::string& host, int port) {
   throw LaunchError(
       kExitInternal,
       "cannot listen on " + host + ":" + std::to_string(port) + ": " +
-          std::strerror(errno) + "; omit --master-port to use a free port");
+          std::strerror(errno) +
+          (port == 0 ? "; on one node, omit --master-addr"
+                     : "; omit --master-port to use a free port"));
 }
 
 std::optional<Listener> try_listen_on(const std::string& address, int port) {

@@ -321,10 +321,6 @@ void resolve_nodes(
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
   Sources sources{given, std::nullopt};
-  std::vector<std::string> unknown;
-  if (const OptionValue* conf = sources.find("rdzv-conf")) {
-    read_conf(*conf, given, &options->nodes, &unknown);
-  }
   if (!options->standalone && !options->has_remote_launcher) {
     sources.scheduler = find_scheduler_nodes(lookup);
   }
@@ -344,7 +340,9 @@ void resolve_nodes(
         given.at("nnodes").source + " and " + given.at("standalone").source +
         " cannot be combined: --standalone starts a job of one node");
   }
-  options->notes.insert(options->notes.end(), unknown.begin(), unknown.end());
+  if (const OptionValue* conf = sources.find("rdzv-conf")) {
+    read_conf(*conf, given, &options->nodes, &options->notes);
+  }
   const std::string backend = backend_of(sources);
   if (backend == "static") { // as torchrun's
     options->nodes.least = options->nodes.most;

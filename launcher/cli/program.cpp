@@ -80,7 +80,9 @@ std::string find_program(const std::string& name) {
     return name;
   }
   const char* search_path = std::getenv("PATH");
-  std::istringstream folders(search_path ? search_path : "/bin:/usr/bin");
+  // The separator at the end keeps an empty last entry, the current folder.
+  std::istringstream folders(
+      std::string(search_path ? search_path : "/bin:/usr/bin") + ":");
   std::string not_executable;
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::string path = (folder.empty() ? "." : folder) + "/" + name;

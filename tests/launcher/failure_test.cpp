@@ -124,6 +124,9 @@ TEST_CASE("every end has its report", "[failure]") {
   CHECK_THAT(
       outcome({"--master-port", port, "true"}, 125),
       Has("cannot listen on 127.0.0.1:" + port));
+  CHECK_THAT( // another machine's address
+      outcome({"--master-addr", "192.0.2.1", "true"}, 125),
+      Has("on one node, omit --master-addr"));
 
   LaunchedJob job(
       words("--nproc-per-node 4 --report '" + file + "' WORKER family"));

@@ -99,7 +99,7 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         "--env NAME x",
         "--env =x x",
         "--env RANK=1 x",
-        "--rdzv-conf timeout x",
+        "--nnodes=2 --rdzv-endpoint=h --rdzv-conf timeout x",
         "-z x",
         "--nonsense x"}) {
     check_refused(line, "(see ddprun --help)");

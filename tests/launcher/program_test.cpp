@@ -5,6 +5,9 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 namespace ddp::test::program_test {
 
 std::string failure_of(
@@ -76,6 +79,21 @@ TEST_CASE("what is missing is named", "[unit]") {
   CHECK_THAT(
       failure_of(ProgramKind::kDetect, {"3", "train"}, kPython),
       Has("127: '3': no such program in PATH; --nproc-per-node sets"));
+}
+
+TEST_CASE("an empty last entry of PATH is the current folder", "[unit]") {
+  const Script script;
+  std::filesystem::permissions(
+      script.file,
+      std::filesystem::perms::owner_exec,
+      std::filesystem::perm_options::add);
+  const auto folder = std::filesystem::current_path();
+  const std::string search_path = std::getenv("PATH");
+  std::filesystem::current_path(script.path());
+  setenv("PATH", "/usr/bin:", 1);
+  CHECK(find_program("train.py") == "./train.py");
+  setenv("PATH", search_path.c_str(), 1);
+  std::filesystem::current_path(folder);
 }
 
 TEST_CASE("arguments can name the local rank", "[unit]") {

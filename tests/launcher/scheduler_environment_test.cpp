@@ -74,6 +74,10 @@ TEST_CASE("several tasks on a node are refused", "[unit]") {
   CHECK_THAT(
       verdict({{"PALS_RANKID", "1"}, {"PMI_SIZE", "6"}}),
       Has("2: PALS's mpiexec started ddprun as one of 6"));
+  CHECK_THAT(
+      verdict(
+          {{"PALS_RANKID", "1"}, {"PMI_SIZE", "6"}, {"PALS_LOCAL_SIZE", "3"}}),
+      Has("2: PALS's mpiexec started ddprun as one of 3"));
 }
 
 TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
@@ -100,6 +104,11 @@ TEST_CASE("one task on one node is fine", "[unit]") {
           {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
            {"OMPI_COMM_WORLD_SIZE", "1"}})) == "");
   CHECK(verdict(with(kSlurmTask, kOneTask)) == "");
+  CHECK(
+      verdict(
+          {{"PALS_RANKID", "1"},
+           {"PMI_SIZE", "2"},
+           {"PALS_LOCAL_SIZE", "1"}}) == "");
   CHECK(
       verdict(
           {{"RANK", "0"},
