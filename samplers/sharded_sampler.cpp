@@ -40,8 +40,8 @@ struct DDP_LOCAL ShardedSampler::Progress {
   // The numbers of these samples that were drawn, and that the loop has used.
   size_t drawn = 0;
   size_t done = 0;
-  // The size of the last batch that was drawn, if smaller than requested: the
-  // loop may drop it.
+  // The size of the last batch that was drawn, if smaller than requested and
+  // the loop may drop it.
   size_t tail = 0;
 };
 
@@ -52,6 +52,8 @@ struct DDP_LOCAL ShardedSampler::Shared {
   uint64_t loops = 0;
   // Whether the program has ever called `advance`.
   bool advances = false;
+  // Whether the program has ever called `keep_last_batch`.
+  bool keeps_last_batch = false;
 };
 
 ShardedSampler::ShardedSampler(
@@ -214,7 +216,9 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
   }
   const std::lock_guard lock(shared_->mutex);
   shared_->progress.drawn = order_.position;
-  shared_->progress.tail = batch.size() < batch_size ? batch.size() : 0;
+  const bool may_be_dropped =
+      batch.size() < batch_size && !shared_->keeps_last_batch;
+  shared_->progress.tail = may_be_dropped ? batch.size() : 0;
   return batch;
 }
 
@@ -231,6 +235,11 @@ void ShardedSampler::advance(size_t count) {
       progress.drawn);
   progress.done += count;
   shared_->advances = true;
+}
+
+void ShardedSampler::keep_last_batch() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->keeps_last_batch = true;
 }
 
 State ShardedSampler::state_dict() const {

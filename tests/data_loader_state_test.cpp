@@ -89,6 +89,63 @@ TEST_CASE("an epoch without its last batch is over all the same") {
   }
 }
 
+TEST_CASE("a resumed epoch is not over before its smaller last batch") {
+  const auto options = SamplerOptions().shuffle(false);
+  DistributedSampler stopped(95, 1, 0, options);
+  stopped.next(70);
+  stopped.advance(70);
+  const auto first_of = [](auto& loader) { return (*loader.begin())[0]; };
+  for (const size_t workers : {0, 2}) {
+    INFO(workers << " workers");
+    const auto check = [&](auto sampler, bool drop_last) {
+      auto loader = make_data_loader(
+          Numbers(95),
+          std::move(sampler),
+          DataLoaderOptions(10).workers(workers).drop_last(drop_last));
+      loader->load_state_dict(stopped.state_dict());
+      auto batch = loader->begin();
+      ++batch;
+      REQUIRE((*batch)[0] == 80);
+      REQUIRE(first_of(*loader) == 70); // after a break
+      drain_loader(*loader);
+      REQUIRE(first_of(*loader) == 0); // after the end
+    };
+    const DistributedSampler sampler(95, 1, 0, options);
+    check(sampler, false);
+    check(sampler, true);
+    check(BatchSampler<DistributedSampler>(sampler, 10, false), false);
+  }
+  BatchSampler<DistributedSampler> dropping(
+      DistributedSampler(95, 1, 0, options), 10, true);
+  auto loader = make_data_loader(Numbers(95), dropping, DataLoaderOptions(10));
+  loader->load_state_dict(stopped.state_dict());
+  REQUIRE(drain_loader(*loader).back() == 89);
+  REQUIRE(first_of(*loader) == 0);
+}
+
+TEST_CASE("after a failure in its last batch a resumed epoch begins again") {
+  DistributedSampler sampler(kSize - 4, 1, 0, SamplerOptions().shuffle(false));
+  sampler.next(30);
+  sampler.advance(30);
+  for (const size_t workers : {0, 2}) {
+    std::atomic<bool> fails = true;
+    auto loader = make_data_loader(
+        Made([&](size_t index) {
+          if (index == 45 && fails) {
+            throw std::out_of_range("unreadable");
+          }
+          return torch::tensor(static_cast<int64_t>(index));
+        }).map(torch::data::transforms::Stack<>()),
+        DistributedSampler(kSize - 4, 1, 0, SamplerOptions().shuffle(false)),
+        DataLoaderOptions(9).workers(workers));
+    loader->load_state_dict(sampler.state_dict());
+    auto batch = loader->begin();
+    REQUIRE_THROWS_AS(++batch, std::out_of_range);
+    fails = false;
+    REQUIRE((*loader->begin()).data[0].item<int64_t>() == 30);
+  }
+}
+
 TEST_CASE("BatchSampler lends a data loader its sampler's state") {
   auto loader = make_data_loader(
       Numbers(40),

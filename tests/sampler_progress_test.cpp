@@ -229,4 +229,24 @@ TEST_CASE("a loop that drops the last batch is at the end of its epoch") {
   REQUIRE(samples == Indices{4, 8, 8});
 }
 
+TEST_CASE("LibTorch's loader resumes before a smaller last batch if asked to") {
+  for (const bool keeps : {false, true}) {
+    DistributedSampler sampler(10, 1, 0, SamplerOptions().shuffle(false));
+    sampler.next(4);
+    sampler.advance(4);
+    sampler.load_state_dict(sampler.state_dict());
+    if (keeps) {
+      sampler.keep_last_batch();
+    }
+    auto loader = torch_loader(10, sampler, 4);
+    for (auto& batch : *loader) {
+      if (batch.size() < 4) {
+        break;
+      }
+      sampler.advance(batch.size());
+    }
+    REQUIRE((*loader->begin())[0] == (keeps ? 4 : 0));
+  }
+}
+
 } // namespace ddp::test::sampler_progress_test

@@ -109,6 +109,13 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   auto advance(size_t count) -> decltype(std::declval<B&>().advance(count)) {
     base_.advance(count);
   }
+  /// States that the loop reports all samples, unless `drop_last` drops some.
+  template <typename B = Base>
+  auto keep_last_batch() -> decltype(std::declval<B&>().keep_last_batch()) {
+    if (!drop_last_) {
+      base_.keep_last_batch();
+    }
+  }
   /// The state, for a checkpoint.
   auto state_dict() const {
     return base_.state_dict();

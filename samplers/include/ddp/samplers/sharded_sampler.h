@@ -49,15 +49,14 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// `begin()` calls, draws the order. Call `set_epoch` before each loop, or
   /// every epoch has the same order. A new epoch begins at its start.
   void set_epoch(int64_t epoch);
-
   /// The epoch that was last set or loaded; initially 0.
   int64_t epoch() const;
-
   /// This rank's number of samples from the loop's start to the epoch's end.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given. After a state was
-  /// loaded, resumes until the loop has reached the epoch's end.
+  /// loaded, resumes until the loop has reached the epoch's end or a smaller
+  /// last batch (LibTorch's loader may drop it; see `keep_last_batch`).
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// Returns the next `batch_size` indices, fewer at the end, then none. Throws
@@ -67,6 +66,9 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// Reports that the loop has used `count` more samples of this rank. Throws
   /// `c10::ValueError` if the rank has not drawn that many samples.
   void advance(size_t count);
+  /// States that `advance` reports a smaller last batch too, so that a resumed
+  /// epoch does not end before it. `DataLoader` calls this method.
+  void keep_last_batch();
 
   /// The loop's progress: the epoch, the number of samples that all ranks have
   /// used, and the parameters of the sequence. The tensors are int64 scalars,
@@ -77,14 +79,12 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
   /// the state is invalid or of a different sequence (kind, size, seed, ...).
   void load_state_dict(const State& state);
-
   /// Checks a state as `load_state_dict` does; returns a function to load it.
   std::function<void()> plan_state_dict(const State& state);
 
   /// Stores the epoch and this rank's position in it, including samples that
   /// workers have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
-
   /// Resumes at a saved position, immediately or after one `reset` (also in a
   /// copy). Sequence, ranks and options must be the same. Drawn samples count
   /// as used. Throws `c10::Error` if the position is too large.

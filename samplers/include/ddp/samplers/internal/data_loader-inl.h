@@ -25,6 +25,22 @@ void advance(Sampler& sampler, size_t samples) {
   }
 }
 
+template <typename Sampler, typename = void>
+struct KeepsLastBatch : std::false_type {};
+template <typename Sampler>
+struct KeepsLastBatch<
+    Sampler,
+    std::void_t<decltype(std::declval<Sampler&>().keep_last_batch())>>
+    : std::true_type {};
+
+/// Tells the sampler that `advance` reports a last batch, also a dropped one.
+template <typename Sampler>
+void keep_last_batch(Sampler& sampler) {
+  if constexpr (KeepsLastBatch<Sampler>::value) {
+    sampler.keep_last_batch();
+  }
+}
+
 } // namespace detail
 
 template <typename Dataset, typename Sampler>
@@ -59,6 +75,7 @@ DataLoader<Dataset, Sampler>::begin() {
   sampler_.reset();
   // From now on, the loader, not the sampler, counts the used samples.
   detail::advance(sampler_, 0);
+  detail::keep_last_batch(sampler_);
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
