@@ -218,10 +218,18 @@ TEST_CASE("a loader says how many batches it has") {
           DistributedSampler(kSize, 3, 1),
           DataLoaderOptions(batch_size).drop_last(drop_last));
       size_t batches = 0;
+      std::optional<State> middle;
       for (auto& batch : *loader) {
         batches += batch.data.defined();
+        if (batches == 2) {
+          middle = loader->state_dict();
+        }
       }
       REQUIRE(loader->size() == batches);
+      if (middle) {
+        loader->load_state_dict(*middle);
+        REQUIRE(loader->size() == batches); // the whole epoch's
+      }
     }
   }
 }

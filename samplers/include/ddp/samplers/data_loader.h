@@ -62,7 +62,7 @@ class DataLoader {
     return options_;
   }
 
-  /// The number of batches of an epoch on this rank: Python's `len(loader)`.
+  /// This rank's number of batches in a whole epoch: Python's `len(loader)`.
   /// Requires a sampler with a `size()` in samples, such as this library's.
   template <typename S = Sampler>
   auto size() const -> decltype(std::declval<const S&>().size()) {

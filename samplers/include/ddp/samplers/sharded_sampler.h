@@ -51,7 +51,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   void set_epoch(int64_t epoch);
   /// The epoch that was last set or loaded; initially 0.
   int64_t epoch() const;
-  /// This rank's number of samples from the loop's start to the epoch's end.
+  /// This rank's number of samples in a whole epoch, also in a resumed one.
   size_t size() const;
 
   /// Begins the epoch, over `new_size` samples if given. After a state was
