@@ -106,12 +106,13 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   DDP_CHECK_VALUE(
       !global || *global == plan.global_batch,
       "plan_batches: global_batch is {}, but {} samples x {} ranks x {} "
-      "accumulation steps = {}: leave global_batch, rank_batch or "
+      "accumulation steps = {}: use {}, or leave global_batch, rank_batch or "
       "accumulation_steps unset",
       global.value_or(0),
       plan.rank_batch,
       num_replicas,
       plan.accumulation_steps,
+      plan.global_batch,
       plan.global_batch);
   plan.learning_rate_scale = scale_of(options, plan.global_batch);
   return plan;

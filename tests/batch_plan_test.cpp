@@ -44,7 +44,7 @@ TEST_CASE("batch sizes that do not agree are refused with those that would") {
           BatchPlanOptions().global_batch(50).rank_batch(8).accumulation_steps(
               2),
           3),
-      Has("global_batch is 50", "steps = 48"));
+      Has("global_batch is 50", "steps = 48: use 48, or leave"));
   REQUIRE_THROWS_AS(plan_batches(BatchPlanOptions(), 3), c10::ValueError);
   REQUIRE_THROWS_AS(
       plan_batches(BatchPlanOptions().rank_batch(0), 3), c10::ValueError);

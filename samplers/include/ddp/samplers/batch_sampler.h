@@ -55,8 +55,8 @@ struct BatchPlan {
 /// `accumulation_steps` is 1 if no other size determines it. If the number of
 /// ranks changes, only unset sizes change, so training with a fixed global
 /// batch stays the same. Throws `c10::ValueError` if the sizes contradict each
-/// other; the message contains all sizes and the nearest valid sizes. Not
-/// collective.
+/// other; the message contains the sizes and the nearest valid global batches.
+/// Not collective.
 DDP_API BatchPlan
 plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
