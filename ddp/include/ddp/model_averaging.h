@@ -88,7 +88,8 @@ class DDP_API PeriodicModelAverager final : public ModelAverager {
 /// Group sizes by period.
 using PeriodGroupSizes = std::map<int64_t, int64_t>;
 
-/// Options of `HierarchicalModelAverager`, with Python's names.
+/// Options of `HierarchicalModelAverager`, with Python's names;
+/// `period_group_size` is Python's period_group_size_dict.
 struct HierarchicalModelAveragerOptions {
   /// For each period, in steps, the number of neighboring ranks that average.
   /// The last number is the group's size.

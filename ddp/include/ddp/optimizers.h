@@ -79,10 +79,10 @@ class DDP_API FusedAdamW : public torch::optim::AdamW {
 ///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
 ///
 /// Dictionaries keep insertion order. Parameters are numbered across all
-/// groups; parameters that were never updated have no state. The result shares
-/// the optimizer's tensors. Supports torch::optim::SGD, Adam, AdamW, RMSprop,
-/// Adagrad and LBFGS; throws `c10::NotImplementedError` for others. Not
-/// collective.
+/// groups; parameters that were never updated have no state, except with
+/// Adagrad. The result shares the optimizer's tensors. Supports
+/// torch::optim::SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS; throws
+/// `c10::NotImplementedError` for others. Not collective.
 DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 
 /// Loads a state from `optimizer_state` or Python's `state_dict()` into

@@ -106,8 +106,8 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
   /// Loads this rank's part of a state that one of the functions above or an
   /// unsharded optimizer returned. Throws as `load_optimizer_state` does, and
-  /// `c10::ValueError` if a part is from a different rank or number of ranks.
-  /// Not collective.
+  /// `c10::ValueError` if a part is from a different rank, or from ranks among
+  /// which the parameters were divided differently. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

@@ -13,7 +13,8 @@
 
 namespace ddp {
 
-/// Options of `PostLocalSGDHook`, with the names of Python's PostLocalSGDState.
+/// Options of `PostLocalSGDHook`, with the names of Python's PostLocalSGDState;
+/// `start_iteration` is Python's start_localSGD_iter.
 struct PostLocalSGDOptions {
   /// The number of initial backward passes that average across all ranks.
   TORCH_ARG(int64_t, start_iteration) = 0;

@@ -12,7 +12,7 @@
 namespace ddp {
 
 /// Options of `PowerSGDHook`, with the names and defaults of Python's
-/// PowerSGDState.
+/// PowerSGDState; `start_iteration` is Python's start_powerSGD_iter.
 struct PowerSGDOptions {
   /// The number of columns of the factors. More columns are more exact but cost
   /// more.
