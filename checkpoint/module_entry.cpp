@@ -40,6 +40,11 @@ std::vector<std::string> candidates(const c10::IValue& content) {
   return names;
 }
 
+bool fits(const c10::IValue& entry, const std::vector<std::string>& wanted) {
+  const auto match = match_names(wanted, tree_flatten(entry).tensors.keys());
+  return match.missing.empty() && match.unexpected.empty();
+}
+
 std::string choose(std::vector<std::string> names) {
   if (names.size() > 1) {
     std::vector<std::string> usual;
@@ -74,17 +79,25 @@ StateDict module_entry(
   DDP_CHECK_VALUE(
       content.isGenericDict(), "the file has no dict of named tensors");
   const auto dict = content.toGenericDict();
+  auto names = candidates(content);
   if (name.empty() && is_module(content)) {
     const bool flat =
         std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
           return entry.value().isTensor();
         });
     auto whole = tree_flatten(content).tensors;
-    if (flat || match_names(wanted, whole.keys()).missing.empty()) {
+    const auto match = match_names(wanted, whole.keys());
+    const bool matches = flat ? !match.pairs.empty() : match.missing.empty();
+    // The whole also matches if an entry has the name "module".
+    const bool entry_fits =
+        std::any_of(names.begin(), names.end(), [&](const auto& each) {
+          return fits(dict.at(each), wanted);
+        });
+    if (names.empty() || (matches && !entry_fits)) {
       return whole;
     }
   }
-  const auto chosen = name.empty() ? choose(candidates(content)) : name;
+  const auto chosen = name.empty() ? choose(std::move(names)) : name;
   const auto entry = dict.find(chosen);
   DDP_CHECK_VALUE(
       entry != dict.end() && is_module(entry->value()),

@@ -7,10 +7,10 @@
 namespace ddp::detail {
 
 /// Finds the tensors of a module with the names `wanted` in the value of a
-/// file. The tensors are the whole value or the entry `name`. Without a name,
-/// the tensors are the only entry that is a dict of tensors, or the only such
-/// entry with a usual name ("module", "net"). Otherwise throws
-/// `c10::ValueError` with the entries.
+/// file. The tensors are the entry `name`. Without a name, the tensors are the
+/// whole value if its names match; otherwise the only entry that is a dict of
+/// tensors, or the only such entry with a usual name ("module", "net").
+/// Otherwise throws `c10::ValueError` with the entries.
 StateDict module_entry(
     const c10::IValue& content,
     const std::string& name,

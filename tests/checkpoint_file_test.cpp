@@ -181,6 +181,9 @@ FOLDER_TEST("a module's weights are found in a training's file") {
   CHECK(loads(dict({{"anything", state}, {"loss", 0.5}})));
   CHECK(loads(dict({{"anything", state}})));
   CHECK(loads(dict({{"model", state_of(saved, "module.")}, {"ema", others}})));
+  CHECK(loads(dict({{"model", state}, {"best", torch::zeros({})}})));
+  CHECK(loads(dict({{"module", state}, {"best", torch::zeros({})}})));
+  CHECK(loads(dict({{"module", state}, {"ema", others}})));
   CHECK(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "b"));
   CHECK_FALSE(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "a"));
   CHECK_THROWS_WITH(
