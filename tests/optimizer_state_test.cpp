@@ -115,6 +115,24 @@ TEST_CASE("a loaded state brings its options with it") {
   REQUIRE(options.weight_decay() == 0.125);
 }
 
+TEST_CASE("LBFGS goes on from a state of Python after one iteration") {
+  const auto make =
+      maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(1));
+  auto whole = start(make);
+  whole.train(0, 1);
+  auto resumed = go_on(make, whole, /*forgets=*/true);
+  auto state = optimizer_state(*whole.optimizer).deepcopy();
+  const auto fields = entry(state, "state", 0).toGenericDict();
+  REQUIRE(fields.at("H_diag").toTensor().item<double>() == 1);
+  fields.insert_or_assign("H_diag", 1); // as in Python
+  load_optimizer_state(*resumed.optimizer, state);
+  whole.train(1, 4);
+  resumed.train(1, 4);
+  for (size_t i = 0; i < whole.parameters.size(); ++i) {
+    REQUIRE(torch::equal(whole.parameters[i], resumed.parameters[i]));
+  }
+}
+
 TEST_CASE("a state of another optimizer is refused and changes nothing") {
   const auto make = maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
   auto run = start(make);

@@ -172,11 +172,11 @@ class LoadedFields {
       value = at::Tensor();
       return;
     }
-    check(
-        saved.isTensor() && saved.toTensor().defined(),
-        name,
-        "is not a tensor");
-    const auto& tensor = saved.toTensor();
+    const auto tensor = saved.isTensor() ? saved.toTensor()
+        : saved.isScalar() && !same_shape_ // as LBFGS has at first in Python
+        ? at::scalar_tensor(saved.toScalar(), at::kDouble)
+        : at::Tensor();
+    check(tensor.defined(), name, "is not a tensor");
     check(
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
         name,
