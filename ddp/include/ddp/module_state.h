@@ -129,8 +129,9 @@ DDP_API void verify_finite(
     const ProcessGroup& group,
     const std::string& what);
 
-/// A 64-bit hash (XXH3) of the names, shapes and bytes of a module's
-/// parameters, equal on all machines with the same byte order. Not collective.
+/// A 64-bit hash (XXH3) of a module's parameters: names, dtypes, shapes,
+/// strides, `requires_grad`, and bytes. Equal on all machines with the same
+/// byte order. Not collective.
 DDP_API uint64_t parameter_hash(const torch::nn::Module& module);
 
 /// The base class of all wrappers of a module. Parameter names ignore wrappers,
