@@ -1,6 +1,7 @@
 // A rank whose group changes; this test replaces ddprun.
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/shared_page.h>
 
 #include <common/elastic_page.h>
@@ -276,6 +277,55 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
   job.wait_for_pause({0});
   job.go_on(0, 0, 1);
   job.require_end({0}, "holds 0.");
+}
+
+TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
+  Job job(
+      2,
+      [] {
+        int calls = 0;
+        elastic([&](ElasticRun& run) {
+          ++calls;
+          int64_t number = 0;
+          torch::manual_seed(10 * calls + run.group().rank());
+          std::mt19937 own(10 * calls + run.group().rank());
+          TrainingState state;
+          state.add("number", number).add_random_state();
+          state.add_generator("own", own);
+          const auto before = state.state_dict();
+          REQUIRE(run.sync(state) == (calls > 1));
+          if (calls == 1) {
+            number = 7;
+            run.step();
+            say("trains.");
+            for (;;) {
+              run.step();
+            }
+          }
+          const auto after = state.state_dict();
+          for (const auto* part : {"random_state", "own"}) {
+            REQUIRE(
+                (text_of(entry(after, part)) == text_of(entry(before, part))));
+          }
+          say(c10::str("number ", number, "."));
+        });
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  job.start(0, 2);
+  job.start(1, 2);
+  REQUIRE(job.process(0).wait_for("trains.", kLong));
+  job.ask({0, 1});
+  job.wait_for_pause({0, 1});
+  job.go_on(0, 0, 2);
+  job.go_on(1, 1, 2);
+  const auto told = Has("sync did not change 'random_state', 'own', which");
+  const auto first = output_of(job.process(0).finish(kLong));
+  REQUIRE_THAT(first, Has("number 7.") && told);
+  const auto second = output_of(job.process(1).finish(kLong));
+  REQUIRE_THAT(second, Has("number 7.") && !told);
 }
 
 TEST_CASE("nodes that come too late find the training finished") {

@@ -12,6 +12,7 @@
 #include <c10/util/thread_name.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace ddp {
@@ -239,8 +240,27 @@ bool ElasticRun::sync(const TrainingState& state) {
   }
   auto& impl = *impl_;
   impl.state = state;
+  auto& parts = impl.state->parts_;
+  std::string omitted;
+  for (const auto& part : parts) {
+    if (part.per_rank) {
+      omitted += (omitted.empty() ? "'" : ", '") + part.name + "'";
+    }
+  }
+  parts.erase(
+      std::remove_if(
+          parts.begin(),
+          parts.end(),
+          [](const auto& part) { return part.per_rank; }),
+      parts.end());
   if (impl.root < 0) {
     return false;
+  }
+  if (!omitted.empty() && impl.group.rank() == 0) {
+    TORCH_WARN(
+        "ddp: ElasticRun::sync did not change ",
+        omitted,
+        ", which may differ between ranks");
   }
   const bool sends = impl.group.rank() == impl.root;
   const auto value = detail::broadcast_value(
