@@ -84,9 +84,9 @@ class DDP_API TrainingState {
 
   /// Adds LibTorch's generators on each rank (`random_state`). If the number of
   /// ranks has changed, ranks with saved generators resume them. Other ranks
-  /// begin new streams, derived from rank 0's stream, with a warning.
-  /// Generators that were equal on all ranks, as after `manual_seed`, stay
-  /// equal.
+  /// begin new streams, derived from rank 0's stream, with a warning. If
+  /// several ranks saved equal generators, as after `manual_seed`, the
+  /// generators of all ranks stay equal.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
   /// Adds a standard-library generator (`std::mt19937`) on each rank. See
