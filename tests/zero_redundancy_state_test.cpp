@@ -1,6 +1,7 @@
 // Sharded optimizer state, saved and loaded.
 #include <ddp/ddp.h>
 #include <tests/support/failures.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/sharded.h>
 
@@ -62,6 +63,20 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     train(*net, optimizer, 3, 6);
     REQUIRE(same_parameters(*net, *alone()));
   });
+}
+
+RANKS_TEST("a whole state that is kept does not change in later steps") {
+  const auto net = start_net();
+  Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+  for (const int64_t to : {0, 2}) {
+    train(*net, optimizer, 0, 2);
+    const auto whole = optimizer.state_dict(to);
+    const auto before = text_of(whole);
+    train(*net, optimizer, 2, 3);
+    if (group.rank() == to) {
+      REQUIRE((text_of(whole) == before));
+    }
+  }
 }
 
 TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {

@@ -27,19 +27,27 @@ namespace {
 using c10::IValue;
 using c10::impl::GenericDict;
 
-/// A message with states by the number of their parameter.
-std::string to_message(const GenericDict& states) {
-  auto on_cpu = new_dict();
+/// States by the number of their parameter, on the CPU, and in separate memory
+/// if `copy` is true.
+GenericDict on_cpu(const GenericDict& states, bool copy) {
+  auto result = new_dict();
   for (const auto& item : states) {
     auto fields = new_dict();
     for (const auto& field : item.value().toGenericDict()) {
       const auto& value = field.value();
       fields.insert(
-          field.key(), value.isTensor() ? value.toTensor().cpu() : value);
+          field.key(),
+          value.isTensor()
+              ? value.toTensor().to(at::kCPU, /*non_blocking=*/false, copy)
+              : value);
     }
-    on_cpu.insert(item.key(), fields);
+    result.insert(item.key(), fields);
   }
-  const auto bytes = torch::jit::pickle_save(on_cpu);
+  return result;
+}
+
+std::string to_message(const GenericDict& states) {
+  const auto bytes = torch::jit::pickle_save(on_cpu(states, /*copy=*/false));
   return {bytes.begin(), bytes.end()};
 }
 
@@ -273,8 +281,11 @@ c10::IValue OptimizerShards::state_dict(
   on_each_rank("ZeroRedundancyOptimizer::state_dict", group_, [&] {
     assign(optimizer);
     own = optimizer_state(optimizer).toGenericDict();
-    if (group_.rank() != to) {
-      message = to_message(own.at("state").toGenericDict());
+    const auto states = own.at("state").toGenericDict();
+    if (group_.rank() == to) {
+      own.insert_or_assign("state", on_cpu(states, /*copy=*/true));
+    } else {
+      message = to_message(states);
     }
   });
   std::vector<std::string> messages;

@@ -89,10 +89,10 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     return loss;
   }
 
-  /// On rank `to`, returns the whole state on the CPU, as `optimizer_state`
-  /// does for the unsharded optimizer. On other ranks, returns that rank's
-  /// part. Every rank briefly holds each part. Collective. Throws if `to` is
-  /// not a rank.
+  /// On rank `to`, returns a copy of the whole state on the CPU, in the form of
+  /// `optimizer_state` for the unsharded optimizer. On other ranks, returns
+  /// that rank's part, which shares the optimizer's tensors. Every rank briefly
+  /// holds each part. Collective. Throws if `to` is not a rank.
   c10::IValue state_dict(int64_t to = 0) {
     return shards_.state_dict(*this, to);
   }
