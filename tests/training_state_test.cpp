@@ -191,6 +191,39 @@ TEST_CASE("a state that does not fit changes nothing") {
   REQUIRE(training.step == 2);
 }
 
+TEST_CASE("a scaler and an averager are checked before any part is loaded") {
+  const auto averager = [] {
+    return PeriodicModelAverager({}, PeriodicModelAveragerOptions());
+  };
+  GradScaler disabled(GradScalerOptions().enabled(false));
+  auto saved = averager();
+  saved.load_state_dict(7);
+  TrainingState state;
+  state.add("averager", saved).add("scaler", disabled);
+  auto dict = state.state_dict().toGenericDict();
+  auto own = averager();
+  GradScaler scaler(GradScalerOptions().init_scale(2));
+  int64_t step = 3;
+  TrainingState other;
+  other.add("scaler", scaler).add("averager", own).add("step", step);
+  dict.insert("step", 5);
+  const auto reject = [&](const std::string& reason) {
+    REQUIRE_THROWS_WITH(other.load_state_dict(dict), Has(reason));
+    REQUIRE(own.state_dict().toInt() == 0);
+    REQUIRE(scaler.get_scale() == 2);
+    REQUIRE(step == 3);
+  };
+  reject("the state is empty");
+  dict.insert_or_assign(
+      "scaler", GradScaler(GradScalerOptions().init_scale(4)).state_dict());
+  dict.insert_or_assign("averager", -1);
+  reject("not saved by a ModelAverager");
+  dict.insert_or_assign("averager", 7);
+  other.load_state_dict(dict);
+  REQUIRE(own.state_dict().toInt() == 7);
+  REQUIRE(scaler.get_scale() == 4);
+}
+
 TEST_CASE("a part's name can be used once") {
   TrainingState state;
   int64_t value = 0;

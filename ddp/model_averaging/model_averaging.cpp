@@ -112,10 +112,14 @@ c10::IValue ModelAverager::state_dict() const {
 }
 
 void ModelAverager::load_state_dict(const c10::IValue& state) {
+  plan_state_dict(state)();
+}
+
+std::function<void()> ModelAverager::plan_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
       state.isInt() && state.toInt() >= 0,
       "ModelAverager: the state was not saved by a ModelAverager");
-  step_ = state.toInt();
+  return [this, step = state.toInt()] { step_ = step; };
 }
 
 PeriodicModelAverager::PeriodicModelAverager(

@@ -262,8 +262,12 @@ c10::IValue GradScaler::state_dict() const {
 }
 
 void GradScaler::load_state_dict(const c10::IValue& state) {
+  plan_state_dict(state)();
+}
+
+std::function<void()> GradScaler::plan_state_dict(const c10::IValue& state) {
   if (!options_.enabled()) {
-    return;
+    return [] {};
   }
   DDP_CHECK(
       !state.isGenericDict() || !state.toGenericDict().empty(),
@@ -279,13 +283,15 @@ void GradScaler::load_state_dict(const c10::IValue& state) {
                           .growth_interval(number(kGrowthInterval).toLong());
   const auto tracker = number(kGrowthTracker).toLong();
   check(loaded);
-  options_ = loaded;
-  init_growth_tracker_ = tracker;
-  if (scale_.defined()) {
-    const at::NoGradGuard no_grad;
-    scale_.fill_(options_.init_scale());
-    growth_tracker_.fill_(tracker);
-  }
+  return [this, loaded, tracker] {
+    options_ = loaded;
+    init_growth_tracker_ = tracker;
+    if (scale_.defined()) {
+      const at::NoGradGuard no_grad;
+      scale_.fill_(options_.init_scale());
+      growth_tracker_.fill_(tracker);
+    }
+  };
 }
 
 } // namespace ddp

@@ -9,6 +9,7 @@
 #include <torch/arg.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -99,6 +100,8 @@ class DDP_API GradScaler {
   /// enabled. Throws `c10::Error` for a state that is empty or was not saved by
   /// a scaler; the scaler is then unchanged.
   void load_state_dict(const c10::IValue& state);
+  /// Checks a state as `load_state_dict` does; returns a function to load it.
+  std::function<void()> plan_state_dict(const c10::IValue& state);
 
  private:
   enum class Stage { kReady, kUnscaled, kStepped };

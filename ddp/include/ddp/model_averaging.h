@@ -7,6 +7,7 @@
 #include <torch/arg.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -50,6 +51,8 @@ class DDP_API ModelAverager {
   /// Loads the result of `state_dict`. Throws `c10::ValueError` for any other
   /// value. Not collective.
   void load_state_dict(const c10::IValue& state);
+  /// Checks a state as `load_state_dict` does; returns a function to load it.
+  std::function<void()> plan_state_dict(const c10::IValue& state);
 
  protected:
   /// The group to average over in this step; null if no averaging is due.

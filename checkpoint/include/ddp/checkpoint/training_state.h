@@ -110,9 +110,9 @@ class DDP_API TrainingState {
   /// Collective: by default, rank 0 reads the file and sends the other ranks a
   /// copy. Every rank throws the same `c10::Error` if ranks pass different
   /// paths, or if the file is corrupt or does not fit a rank's parts. If a rank
-  /// throws, nothing changes on any rank, except custom parts. During the call,
-  /// each rank's CPU memory holds the whole file; a device holds only the
-  /// state.
+  /// throws, nothing changes on any rank, except as in `load_state_dict`.
+  /// During the call, each rank's CPU memory holds the whole file; a device
+  /// holds only the state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
@@ -125,8 +125,8 @@ class DDP_API TrainingState {
 
   /// Loads a state that `state_dict` returned in this or a different run.
   /// Throws `c10::Error` if a part is missing or does not fit. If the function
-  /// throws, nothing changes, except custom parts without `plan_state_dict`.
-  /// Extra keys are ignored. Not collective.
+  /// throws, nothing changes, except Reducers and custom parts without
+  /// `plan_state_dict`. Extra keys are ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
       const ProcessGroup& group = {});
