@@ -106,6 +106,36 @@ FOLDER_TEST("fused optimizers compute what Python's do, to the last bit") {
   }
 }
 
+FOLDER_TEST("Adam and AdamW compute what Python's do after many steps") {
+  // In step 1270, the bias correction's square root differs from its power.
+  const std::string script =
+      "import copy, sys, torch\n"
+      "for name in ('Adam', 'AdamW'):\n"
+      "    p = torch.linspace(-1, 1, 64, dtype=torch.double)\n"
+      "    p.requires_grad_().grad = torch.linspace(-2, 3, 64).double()\n"
+      "    optimizer = getattr(torch.optim, name)([p])\n"
+      "    optimizer.step()\n"
+      "    optimizer.state[p]['step'].fill_(1269)\n"
+      "    run = {'before': p.detach().clone(), 'gradient': p.grad,\n"
+      "           'optimizer': copy.deepcopy(optimizer.state_dict())}\n"
+      "    optimizer.step()\n"
+      "    run['after'] = p.detach()\n"
+      "    torch.save(run, f'{sys.argv[1]}/{name}.pt')\n";
+  python_output({"-c", script, folder.path()});
+  const auto check = [&](const std::string& name, const MakeOptimizer& make) {
+    const auto run =
+        read_checkpoint_file(folder / (name + ".pt")).toGenericDict();
+    auto parameter = run.at("before").toTensor().requires_grad_();
+    parameter.mutable_grad() = run.at("gradient").toTensor();
+    const auto optimizer = make({parameter});
+    load_optimizer_state(*optimizer, run.at("optimizer"));
+    optimizer->step();
+    CHECK(parameter.equal(run.at("after").toTensor()));
+  };
+  check("Adam", maker<Adam>(AdamOptions(0.1)));
+  check("AdamW", maker<AdamW>(torch::optim::AdamWOptions(0.1)));
+}
+
 TEST_CASE("a fused step that is refused changes nothing") {
   const Parameters parameters{
       torch::ones({3}).requires_grad_(), torch::ones({3}).requires_grad_()};

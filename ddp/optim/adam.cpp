@@ -64,7 +64,8 @@ void update(
     square = largest;
   }
   const auto correction1 = 1 - std::pow(beta1, steps);
-  const auto correction2 = std::sqrt(1 - std::pow(beta2, steps));
+  // Python's `** 0.5`, from which `sqrt` can differ in the last bit.
+  const auto correction2 = std::pow(1 - std::pow(beta2, steps), 0.5);
   const auto divisor = (square.sqrt() / correction2).add_(options.eps());
   as_real(parameter).addcdiv_(mean, divisor, -(options.lr() / correction1));
 }
