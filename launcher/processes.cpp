@@ -134,8 +134,9 @@ std::string describe_helper_end(int wait_status) {
                      : "");
 }
 
-void ignore_ending_signals() {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+void ignore_job_signals() {
+  for (const int signal :
+       {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
     std::signal(signal, SIG_IGN);
   }
 }
@@ -149,7 +150,7 @@ pid_t start_store(const std::string& program, FileDescriptor listener) {
   plan.program = program;
   plan.arguments = {"ddprun-store", std::to_string(listener.get())};
   plan.environment = helper_environment();
-  plan.prepare = ignore_ending_signals;
+  plan.prepare = ignore_job_signals;
   plan.out_fd = STDERR_FILENO;
   plan.kept_fds = {listener.get()};
   return fork_worker(plan);

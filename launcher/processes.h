@@ -56,7 +56,7 @@ std::string describe_helper_end(int wait_status);
 
 /// For WorkerPlan::prepare of a helper: a supervisor may signal all processes
 /// of a job, and the ranks need the helpers until they have ended.
-void ignore_ending_signals();
+void ignore_job_signals();
 
 /// The environment for helpers: this process's environment without the nodes'
 /// secret, since helpers are reachable over the network.

@@ -150,6 +150,22 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
   CHECK(kill(pid, 0) != 0);
 }
 
+TEST_CASE("signals to all processes of a job end no helper", "[rendezvous]") {
+  Trio trio;
+  trio.second.log().set_last_will("gone");
+  trio.second.log().post("heard");
+  wait_until(trio.all, [&] { return trio.second.entries.size() == 1; });
+  for (const int signal :
+       {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    kill(trio.second.pid(), signal);
+  }
+  const int before = trio.second.beat_events;
+  wait_until(trio.all, [&] { // longer than a last will may take
+    return trio.second.beat_events > before + 30 || !trio.second.lost.empty();
+  });
+  CHECK(trio.second.lost.empty());
+}
+
 Kind told_of(const std::string& helper) {
   SharedLog log(helper, {"a", "", {}});
   pollfd polled{log.fd(), POLLIN, 0};

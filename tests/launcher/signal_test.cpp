@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::signal_test {
 
@@ -59,6 +60,25 @@ TEST_CASE("a signal to all processes of a job is one request", "[signal]") {
   }
   CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "saved\n") == 2);
+}
+
+TEST_CASE("USR1 and USR2 to all processes of a job end nothing", "[signal]") {
+  const int signal = GENERATE(SIGUSR1, SIGUSR2);
+  CAPTURE(signal);
+  const TemporaryFolder folder;
+  const std::string end = folder / "end";
+  LaunchedJob job = shell(
+      "--nproc-per-node 2",
+      "trap 'echo noted' USR1 USR2\n"
+      "echo ready; until [ -e '" +
+          end + "' ]; do sleep 0.1; done");
+  job.wait_for_output("ready", 2);
+  for (const pid_t each : {job.store(), job.agent(), job.pid()}) {
+    REQUIRE(kill(each, signal) == 0);
+  }
+  job.wait_for_output("noted", 2);
+  write_text(end, "");
+  CHECK(job.wait() == 0);
 }
 
 TEST_CASE("stopped ranks hear the signal", "[signal]") {

@@ -290,8 +290,8 @@ void LogHelper::leave() {
 // but at most for kLastWillSeconds.
 void LogHelper::keep_last_will(const std::string& text) {
   last_will_ = text;
-  std::signal(SIGUSR1, [](int) { alarm(kLastWillSeconds); });
-  prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  std::signal(SIGRTMIN, [](int) { alarm(kLastWillSeconds); });
+  prctl(PR_SET_PDEATHSIG, SIGRTMIN);
 }
 
 void LogHelper::watch(const std::string& members) {

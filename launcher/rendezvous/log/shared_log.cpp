@@ -88,7 +88,7 @@ SharedLog::SharedLog(const std::string& program, const HelperOptions& options) {
       "--rdzv-member",
       helper_word(options)};
   plan.environment = helper_environment();
-  plan.prepare = ignore_ending_signals;
+  plan.prepare = ignore_job_signals;
   plan.in_fd = helpers.get();
   plan.out_fd = STDERR_FILENO;
   pid_ = fork_worker(std::move(plan));
