@@ -47,7 +47,7 @@ class RemoteLauncher {
   void write_last_output();
   std::vector<pollfd> blocked_outputs() const;
   void write_output();
-  bool has_output() const;
+  bool awaits_reader(Clock::time_point since) const;
 
   const LaunchOptions& options_;
   FileDescriptor signals_;
@@ -116,7 +116,7 @@ void RemoteLauncher::tick() {
   if (!deadline_ || Clock::now() < *deadline_) {
     return;
   }
-  if (!ending_ && has_output()) {
+  if (awaits_reader({})) {
     deadline_ = Clock::now() + kFollowTime; // a slow reader may delay them
     return;
   }
@@ -211,13 +211,13 @@ void RemoteLauncher::say_who_is_missing() {
 
 // A stalled reader delays the end of a successful job.
 void RemoteLauncher::write_last_output() {
-  const auto deadline = Clock::now() + kLastOutputTime;
+  const auto end = Clock::now();
   for (;;) {
     for (HostProcess& each : hosts_) {
       each.carry();
     }
     write_output();
-    if (!has_output() || (ending_ && Clock::now() > deadline)) {
+    if (!awaits_reader(end)) {
       return;
     }
     std::vector<pollfd> blocked = blocked_outputs();
@@ -235,8 +235,12 @@ void RemoteLauncher::write_output() {
   err_.write();
 }
 
-bool RemoteLauncher::has_output() const {
-  return out_.waiting() + err_.waiting() > 0;
+// Whether output remains that a reader may still take. In a job that was asked
+// to end, a reader has kLastOutputTime from `since` and whenever it takes some.
+bool RemoteLauncher::awaits_reader(Clock::time_point since) const {
+  const auto taken = std::max({since, out_.last_taken(), err_.last_taken()});
+  return out_.waiting() + err_.waiting() > 0 &&
+      (!ending_ || Clock::now() < taken + kLastOutputTime);
 }
 
 } // namespace

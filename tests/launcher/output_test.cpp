@@ -1,6 +1,8 @@
 // The output of ranks.
 #include <tests/support/catch_plain.h>
 
+#include <signal.h>
+
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
@@ -80,6 +82,37 @@ while data := os.read(0, 20000):
   CHECK_THAT(outcome.output, Has("\n150000\n"));
   CHECK_THAT(outcome.output, Has("the reason\n"));
   CHECK_THAT(outcome.output, Has(") exited with code 3 after "));
+}
+
+TEST_CASE("a slow reader gets all output of remote hosts", "[output]") {
+  const TemporaryFolder folder;
+  const std::string reader = folder / "reader.py";
+  write_text(reader, R"(
+import os, signal, sys, time
+data = os.read(0, 20000) # ready
+os.kill(int(open(sys.argv[1]).read()), signal.SIGTERM)
+while data:
+    os.write(1, data)
+    time.sleep(0.2)
+    data = os.read(0, 20000)
+)");
+  const std::string pid = folder / "pid";
+  const auto outcome = run(
+      Command{
+          {"bash",
+           "-c",
+           R"(set -o pipefail
+              (echo $BASHPID >"$1"; exec "$0" --hosts=localhost:1 sh -c '
+                 trap "seq 1 150000; exit" TERM
+                 echo ready; while :; do sleep 0.1; done') |
+              python3 "$2" "$1")",
+           DDPRUN_PATH,
+           pid,
+           reader},
+          {}},
+      kLong);
+  CHECK(outcome.exit_code == 128 + SIGTERM);
+  CHECK(count_of(outcome.output, "\n") >= 150001);
 }
 
 TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
