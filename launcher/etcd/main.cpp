@@ -46,10 +46,6 @@ int64_t number_in(const EtcdClient::Json& object, const char* name) {
       std::stoll(object.at(name).get<std::string>()), most);
 }
 
-int64_t revision_of(const EtcdClient::Json& answer) {
-  return number_in(answer.at("header"), "revision");
-}
-
 /// A log in an etcd, under `ddp/NAME/`. Entries have the order of the revisions
 /// that created them, and arrive by a watch. A member is alive as long as its
 /// lease. All other keys are attached to the job's lease, which the members
@@ -227,7 +223,7 @@ int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
   for (const auto& each : pairs) {
     handle({{"kv", each}}, take);
   }
-  return revision_of(answer);
+  return number_in(answer.at("header"), "revision");
 }
 
 void EtcdLog::handle(
@@ -260,8 +256,10 @@ void EtcdLog::read(const std::function<void(const std::string&)>& take) {
             const auto& result = answer.at("result");
             for (const auto& event : result.value("events", Json::array())) {
               handle(event, take);
+              // Answers without events may have later revisions.
+              revision =
+                  std::max(revision, number_in(event.at("kv"), "mod_revision"));
             }
-            revision = std::max(revision, revision_of(result));
             is_complete = is_complete && !result.contains("compact_revision");
           } catch (const std::exception&) {
             is_complete = false;
