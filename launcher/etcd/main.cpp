@@ -34,7 +34,8 @@ constexpr char kEntry[] = "log/"; // and a random name; etcd orders them
 constexpr char kMember[] = "members/"; // and its name
 constexpr size_t kNonceBytes = 16;
 constexpr milliseconds kJobTime{60000};
-constexpr milliseconds kWatchPause{100};
+constexpr milliseconds kExpiryTime{10000};
+constexpr milliseconds kPause{100};
 
 bool is_in(const std::string& folder, const std::string& name) {
   return name.rfind(folder, 0) == 0;
@@ -184,23 +185,30 @@ std::string EtcdLog::put_if_absent(
 // The first member to arrive creates the nonce.
 std::string EtcdLog::nonce() {
   const auto lease = grant(kJobTime);
-  const auto found =
-      put_if_absent(kNonce, random_hex(kNonceBytes) + " " + lease, lease);
-  std::istringstream words(found);
-  std::string nonce;
-  words >> nonce >> job_lease_;
-  if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
-    throw LogRejected(folder_ + " does not belong to ddprun");
-  }
-  if (job_lease_ != lease) {
-    revoke(lease);
-    // The nodes of an earlier job may all have died almost kJobTime ago.
-    if (!keep_alive(job_lease_)) {
+  const auto own = random_hex(kNonceBytes) + " " + lease;
+  const auto begin = Clock::now();
+  for (;;) {
+    std::istringstream words(put_if_absent(kNonce, own, lease));
+    std::string nonce;
+    words >> nonce >> job_lease_;
+    if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
+      throw LogRejected(folder_ + " does not belong to ddprun");
+    }
+    job_kept_ = Clock::now();
+    if (job_lease_ == lease) {
+      return nonce;
+    }
+    if (keep_alive(job_lease_)) {
+      revoke(lease);
+      return nonce;
+    }
+    // The nodes of an earlier job may all have died kJobTime ago. For a moment,
+    // etcd still shows the keys of a lease that has expired.
+    if (Clock::now() > begin + kExpiryTime) {
       throw std::runtime_error("the keys of an earlier job are expiring there");
     }
+    std::this_thread::sleep_for(kPause);
   }
-  job_kept_ = Clock::now();
-  return nonce;
 }
 
 int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
@@ -265,7 +273,7 @@ void EtcdLog::read(const std::function<void(const std::string&)>& take) {
             is_complete = false;
           }
         });
-    std::this_thread::sleep_for(kWatchPause);
+    std::this_thread::sleep_for(kPause);
     if (!is_complete) {
       revision = read_all(take);
     }

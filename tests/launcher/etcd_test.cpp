@@ -286,15 +286,16 @@ TEST_CASE("what is no etcd is told at once") {
   CHECK_THAT(job.err(), Has("it answers, but is not etcd"));
 }
 
-// Starts a node with an etcd whose answers to watches are set by Python code:
-// `streams`, after which they fail. Returns whether the watches start at these
-// revisions.
+// Starts a node with an etcd whose answers are set by Python code: `streams` of
+// its watches, which then fail, and `nonces` that it has already. Returns
+// whether the watches start at these revisions.
 bool watches_from(const std::string& starts, const std::string& answers) {
   const TemporaryFolder folder;
   const std::string script = folder / "etcd.py";
   write_text(script, R"(
-import http.server, json, sys
+import base64, http.server, json, sys
 starts = []
+nonces = []
 )" + answers + R"(
 class Etcd(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -309,6 +310,12 @@ class Etcd(http.server.BaseHTTPRequestHandler):
                 print("starts", *starts, "end", flush=True)
         elif self.path == "/v3/watch":
             self.answer(400, {"message": "enough"})
+        elif self.path == "/v3/lease/keepalive" and value["ID"] == "7":
+            self.answer(200, {"result": {}})
+        elif self.path == "/v3/kv/txn" and nonces:
+            pair = {"value": base64.b64encode(nonces.pop().encode()).decode()}
+            self.answer(200, {"responses": [{"response_range":
+                                             {"kvs": [pair]}}]})
         else:
             self.answer(200, {"ID": "1", "header": {"revision": "1"},
                               "succeeded": True, "result": {"TTL": "9"}})
@@ -338,6 +345,12 @@ TEST_CASE("the events of an etcd's watch that ends early are read again") {
   CHECK(watches_from("2 2", R"(
 created = {"result": {"header": {"revision": "4"}, "created": True}}
 streams = [json.dumps(created) + "\n", ""])"));
+}
+
+TEST_CASE("keys of a job that has just expired are waited for") {
+  CHECK(watches_from("2", R"(
+nonces = ["0" * 32 + " 7"] * 2 # an expired lease
+streams = [""])"));
 }
 
 } // namespace ddp::test::etcd_test
