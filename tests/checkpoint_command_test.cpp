@@ -104,6 +104,14 @@ FOLDER_TEST("verify says what it verified") {
           "ok       " + foreign));
 }
 
+FOLDER_TEST("an index that names itself is refused") {
+  const std::string name = "a.safetensors.index.json";
+  write_text(folder / name, R"({"weight_map":{"w":")" + name + "\"}}");
+  CHECK_THAT(
+      output_of(2, {"inspect", folder / name}),
+      Has("'" + folder / name + "'", "an index names no other index"));
+}
+
 FOLDER_TEST("an index is read with its files") {
   const auto index = folder / "net.safetensors.index.json";
   const auto tensor = torch::full({64}, 7, torch::kByte);

@@ -17,6 +17,10 @@ FileInfo read_index_info(const std::string& path) {
   info.has_checksums = true;
   info.bytes = detail::FileSource(path).size();
   const auto read_shard = [&](const std::string& shard) {
+    DDP_CHECK(
+        !detail::is_safetensors_index(shard),
+        "it names '{}', but an index names no other index",
+        shard);
     const auto part = read_file_info(shard);
     info.has_checksums = info.has_checksums && part.has_checksums;
     info.bytes += part.bytes;
