@@ -1,5 +1,6 @@
 // The program ddp-checkpoint, run as users run it.
 #include <checkpoint/formats/safetensors_index.h>
+#include <common/text.h>
 #include <tests/support/checkpoint_command.h>
 
 #include <nlohmann/json.hpp>
@@ -126,11 +127,12 @@ FOLDER_TEST("an index is read with its files") {
   const auto plain = folder / "plain.pt";
   CHECK_THAT(
       output_of(0, {"strip-prefix", index, plain}), Has("2 names changed"));
-  output_of(0, {"convert", plain, index});
+  const auto converted = output_of(0, {"convert", plain, index});
   CHECK(output_of(0, {"diff", plain, index}).empty());
   const auto first = folder / "net-00001-of-00001.safetensors";
   const auto bytes =
       std::filesystem::file_size(index) + std::filesystem::file_size(first);
+  CHECK_THAT(converted, Has("2 tensors, " + size_text(bytes)));
   flip_bit_of(first, std::string(64, 7));
   const auto json =
       nlohmann::json::parse(output_of(0, {"inspect", index, "--json"}));

@@ -5,7 +5,6 @@
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
-#include <filesystem>
 #include <iostream>
 #include <utility>
 
@@ -23,7 +22,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
       path, checkpoint.content, nullptr, checkpoint.metadata)();
   const auto extent = extent_of(checkpoint.content);
   std::cout << path << ": " << counted(extent.tensors, "tensor") << ", "
-            << size_text(std::filesystem::file_size(path)) << '\n';
+            << size_text(read_file_info(path).bytes) << '\n';
 }
 
 } // namespace ddp::command
