@@ -161,6 +161,7 @@ void Agent::run_planned(int index) {
       start_attempt(std::move(listener));
     } catch (const std::system_error& error) { // of fork, or of descriptors
       end_all_but_helpers();
+      attempt_.reset(); // it may be complete
       supervisor_.reset();
       say(error.what());
       job_.start_error = LaunchError(kExitInternal, error.what());
