@@ -60,14 +60,14 @@ std::optional<std::string> receive_message(int channel, int flags) {
         recv(channel, nullptr, 0, flags | MSG_PEEK | MSG_TRUNC);
     if (size >= 0) {
       std::string message(static_cast<size_t>(size), '\0');
-      return size == 0 || recv(channel, &message[0], message.size(), 0) == size
-          ? message
-          : "";
+      if (size == 0 || recv(channel, &message[0], message.size(), 0) == size) {
+        return message;
+      }
     }
     // ECONNRESET: the other side has ended and left messages unread. After this
     // error, its earlier messages can be read.
     if (errno != EINTR && errno != ECONNRESET) {
-      return errno == EAGAIN ? std::nullopt : std::optional<std::string>("");
+      return std::nullopt; // none yet, or no memory for it
     }
   }
 }
