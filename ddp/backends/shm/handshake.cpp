@@ -115,7 +115,8 @@ std::vector<Message> introduce_oneself(
           deadline,
           kLongestPause,
           [&] { return options.store->check({kSocketKey}); }),
-      "rank 0 did not connect");
+      "rank {} did not connect",
+      options.names.ranks.empty() ? 0 : options.names.ranks[0]);
   const auto address = options.store->get_to_str(kSocketKey);
   const auto space = address.find(' ');
   const auto socket = UnixSocket::connect(address.substr(0, space), deadline);

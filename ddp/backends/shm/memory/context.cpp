@@ -61,7 +61,7 @@ bool fit(const CallHeader& a, const CallHeader& b) {
       a.root == b.root && a.count == b.count;
 }
 
-std::string describe(const CallHeader& header) {
+std::string describe(const CallHeader& header, const Context& context) {
   std::ostringstream text;
   text << c10d::opTypeToString(header.type);
   if (header.count >= 0) {
@@ -70,7 +70,7 @@ std::string describe(const CallHeader& header) {
   text << " of "
        << static_cast<c10::ScalarType>(static_cast<int>(header.dtype));
   if (header.root >= 0) {
-    text << " with root " << header.root;
+    text << " with root " << context.name(header.root);
   }
   if (header.reduction > 0) {
     text << " by "
@@ -111,8 +111,8 @@ void Context::compare() const {
           DistBackendError,
           "rank {} called {}, but this rank called {}",
           name(rank),
-          describe(published(rank)),
-          describe(published(rank_)));
+          describe(published(rank), *this),
+          describe(published(rank_), *this));
     }
   }
 }
