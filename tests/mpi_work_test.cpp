@@ -189,6 +189,19 @@ MPI_TEST("tensors of any size are passed in pieces where they are long", 4) {
   }
 }
 
+MPI_TEST("the smallest and largest of NaN and small floats are NaN") {
+  const auto backend = mpi_backend();
+  for (const auto dtype : {torch::kHalf, torch::kBFloat16}) {
+    for (const Kind kind : {Kind::MIN, Kind::MAX}) {
+      auto values = torch::ones({3});
+      values[backend->getRank()] = std::nan("");
+      Tensors tensors{values.to(dtype)};
+      backend->allreduce(tensors, reduce_by(kind))->wait();
+      REQUIRE(tensors[0].isnan().all().item<bool>());
+    }
+  }
+}
+
 // The start and end of MPI, and communicators.
 
 namespace mpi = backends::mpi;

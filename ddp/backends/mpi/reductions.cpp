@@ -28,6 +28,31 @@ char* data_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
+/// Reduces `source` into the memory of `target` on rank `root`.
+void reduce_to(
+    int root,
+    const at::Tensor& source,
+    const at::Tensor& target,
+    const Operator& op,
+    const Channel& channel,
+    Requests& requests) {
+  in_pieces(source, op, requests.largest(), [&](int64_t begin, int count) {
+    const auto* from = data_of(source) + begin;
+    auto* to = root == channel.rank ? data_of(target) + begin : nullptr;
+    check_mpi(
+        MPI_Ireduce(
+            from == to ? MPI_IN_PLACE : from,
+            to,
+            count,
+            op.type,
+            op.op,
+            root,
+            channel.comm->get(),
+            requests.next()),
+        "MPI_Ireduce");
+  });
+}
+
 void divide_if_mean(
     Task& task,
     const at::Tensor& tensor,
@@ -76,20 +101,7 @@ Backend::WorkPtr Backend::reduce(
   const auto op = operator_for(tensor.scalar_type(), options.reduceOp);
   const auto root = static_cast<int>(options.rootRank);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
-    in_pieces(memory, op, requests.largest(), [&](int64_t begin, int count) {
-      auto* data = data_of(memory) + begin;
-      check_mpi(
-          MPI_Ireduce(
-              is_root ? MPI_IN_PLACE : data,
-              is_root ? data : nullptr,
-              count,
-              op.type,
-              op.op,
-              root,
-              channel->comm->get(),
-              requests.next()),
-          "MPI_Ireduce");
-    });
+    reduce_to(root, memory, memory, op, *channel, requests);
   });
   if (is_root) {
     divide_if_mean(task, memory, options.reduceOp, size_);
@@ -107,22 +119,7 @@ Backend::WorkPtr Backend::reduce_parts(
   for (int root = 0; root < size_; ++root) {
     const auto source = input(task, part.inputs[root]);
     task.steps.push_back([=, channel = channel_](Requests& requests) {
-      const bool is_root = root == channel->rank;
-      in_pieces(source, op, requests.largest(), [&](int64_t begin, int count) {
-        const auto* from = data_of(source) + begin;
-        auto* to = is_root ? data_of(target) + begin : nullptr;
-        check_mpi(
-            MPI_Ireduce(
-                from == to ? MPI_IN_PLACE : from,
-                to,
-                count,
-                op.type,
-                op.op,
-                root,
-                channel->comm->get(),
-                requests.next()),
-            "MPI_Ireduce");
-      });
+      reduce_to(root, source, target, op, *channel, requests);
     });
   }
   divide_if_mean(task, target, reduce_op, size_);
