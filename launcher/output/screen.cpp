@@ -169,10 +169,7 @@ void Screen::write(Output& to) {
     const bool is_out = &to == &outputs_[0];
     Output& other = outputs_[is_out ? 1 : 0];
     start_text(other);
-    other.sink.append(
-        std::string("ddprun: cannot write to standard ") +
-        (is_out ? "output" : "error") + " (" + std::strerror(error) +
-        "); the ranks' output to it is dropped\n");
+    other.sink.append(dropped_output(is_out ? "output" : "error", error));
   }
 }
 

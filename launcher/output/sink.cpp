@@ -1,6 +1,7 @@
 #include <launcher/output/sink.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -81,6 +82,11 @@ void Sink::took(size_t size) {
     text_.erase(0, done_);
     done_ = 0;
   }
+}
+
+std::string dropped_output(const std::string& stream, int error) {
+  return "ddprun: cannot write to standard " + stream + " (" +
+      std::strerror(error) + "); the ranks' output to it is dropped\n";
 }
 
 } // namespace ddp

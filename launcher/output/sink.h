@@ -59,4 +59,7 @@ class Sink {
   Clock::time_point last_taken_;
 };
 
+/// The message about standard `stream` if its sink failed by `error`.
+std::string dropped_output(const std::string& stream, int error);
+
 } // namespace ddp

@@ -231,8 +231,12 @@ std::vector<pollfd> RemoteLauncher::blocked_outputs() const {
 
 // If a reader closes its end, output is lost, but the job continues.
 void RemoteLauncher::write_output() {
-  out_.write();
-  err_.write();
+  if (const int error = out_.write()) {
+    err_.append(dropped_output("output", error));
+  }
+  if (const int error = err_.write()) {
+    out_.append(dropped_output("error", error));
+  }
 }
 
 // Whether output remains that a reader may still take. In a job that was asked

@@ -115,6 +115,24 @@ while data:
   CHECK(count_of(outcome.output, "\n") >= 150001);
 }
 
+TEST_CASE("output that cannot be written is said to be lost", "[output]") {
+  for (const std::string hosts : {"", "--hosts=localhost:1"}) {
+    const auto outcome = run(
+        Command{
+            {"sh",
+             "-c",
+             "\"$0\" $1 sh -c 'echo lost' 2>&1 >/dev/full",
+             DDPRUN_PATH,
+             hosts},
+            {}},
+        kLong);
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(
+        outcome.output,
+        Has("cannot write to standard output (No space left on device)"));
+  }
+}
+
 TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
   LaunchedJob job = shell("", "(trap '' TERM; sleep 60) & echo started");
   CHECK(job.wait() == 0); // long before the 60 s
