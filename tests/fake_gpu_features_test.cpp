@@ -1,0 +1,92 @@
+// Features around the Reducer on a fake GPU (support/fake_gpu.h).
+
+#include <tests/support/fake_gpu.h>
+#include <tests/support/sharded.h>
+
+#include <ddp/ddp.h>
+
+namespace ddp::test::fake_gpu_features_test {
+
+FAKE_GPU_TEST("tensors on a device are scattered and gathered bit for bit") {
+  torch::manual_seed(4);
+  const auto complex = torch::view_as_complex(torch::randn({7, 3, 2}));
+  for (const auto& values : {torch::randn({7, 2}), complex, complex.conj()}) {
+    const auto on_device = values.to(fake_gpu::kDevice);
+    const auto share = scatter(on_device, gpu_group, 1);
+    const auto expected = values.tensor_split(group.size())[group.rank()];
+    REQUIRE(share.device() == fake_gpu::kDevice);
+    REQUIRE(torch::equal(fake_gpu::on_cpu(share), expected));
+    for (const int64_t destination : {int64_t{2}, kAllRanks}) {
+      const auto joined = gather(share, gpu_group, destination);
+      const bool gets = destination == kAllRanks || group.rank() == destination;
+      REQUIRE(joined.defined() == gets);
+      if (gets) {
+        REQUIRE(joined.device() == fake_gpu::kDevice);
+        REQUIRE(torch::equal(fake_gpu::on_cpu(joined), values));
+      }
+    }
+  }
+}
+
+/// Trains a wrapped net on the group's device, and returns its statistics.
+Statistics statistics_of(const ProcessGroup& group) {
+  const auto net = start_net();
+  net->to(group.device());
+  DistributedDataParallel<UnevenNet> model(
+      net, group, ReducerOptions().sample_rate(4));
+  for (int64_t step = 1; step <= 13; ++step) {
+    const auto input = batch(group, step, 7).to(group.device());
+    model->forward(input).sum().backward();
+  }
+  return model->reducer().statistics();
+}
+
+FAKE_GPU_TEST("statistics of a training on a device are recorded") {
+  const auto own = statistics_of(gpu_group);
+  const auto on_cpu = statistics_of(group);
+  REQUIRE(own.iteration == 13);
+  REQUIRE(own.num_timed == 11); // the first ten steps, and the twelfth
+  REQUIRE(own.num_parameter_tensors == on_cpu.num_parameter_tensors);
+  REQUIRE(own.total_parameter_size_bytes == on_cpu.total_parameter_size_bytes);
+  REQUIRE(own.bucket_sizes == on_cpu.bucket_sizes);
+  REQUIRE(own.has_rebuilt_buckets);
+  REQUIRE(own.rebuilt_bucket_sizes == on_cpu.rebuilt_bucket_sizes);
+  REQUIRE(own.comm_hook == on_cpu.comm_hook);
+  REQUIRE(own.unused_parameter_size == 0);
+  REQUIRE(own.forward_compute_time->count() >= 1);
+  REQUIRE(own.avg_forward_compute_time->count() >= 1);
+  REQUIRE(own.backward_compute_time.count() >= 1);
+  REQUIRE(own.backward_comm_time.count() >= 1);
+  REQUIRE(own.avg_backward_compute_time.count() >= 1);
+  REQUIRE(own.avg_backward_comm_time.count() >= 1);
+  REQUIRE(own.backward_compute_time >= own.backward_compute_comm_overlap_time);
+}
+
+/// Trains with a sharded optimizer in a join, and returns the parameters.
+std::vector<at::Tensor> join_with_shards(const ProcessGroup& group) {
+  const auto net = start_net();
+  net->to(group.device());
+  Reducer reducer(net, group);
+  Zero<torch::optim::Adam> optimizer(
+      net->parameters(), group, torch::optim::AdamOptions(1e-2));
+  Join join(group, {reducer.joinable(), optimizer});
+  for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+    net->zero_grad();
+    const auto input = batch(group, step, 7).to(group.device());
+    net->forward(input).pow(2).mean().backward();
+    optimizer.step();
+  }
+  return net->parameters();
+}
+
+FAKE_GPU_TEST("ranks without inputs step their shards on a device along") {
+  const auto own = join_with_shards(gpu_group);
+  const auto on_cpu = join_with_shards(group);
+  for (size_t i = 0; i < on_cpu.size(); ++i) {
+    INFO("parameter " << i);
+    REQUIRE(own[i].device() == fake_gpu::kDevice);
+    REQUIRE(torch::equal(fake_gpu::on_cpu(own[i]), on_cpu[i]));
+  }
+}
+
+} // namespace ddp::test::fake_gpu_features_test
