@@ -140,6 +140,40 @@ FAKE_GPU_TEST("optimizers that need the host are not captured", 1) {
   }
 }
 
+FAKE_GPU_TEST("a momentum of another layout is not captured", 1) {
+  using State = torch::optim::SGDParamState;
+  auto weight = torch::randn({2, 3, 4, 4})
+                    .contiguous(at::MemoryFormat::ChannelsLast)
+                    .to(fake_gpu::kDevice)
+                    .requires_grad_();
+  weight.mutable_grad() = torch::ones_like(weight);
+  const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+  FusedSGD sgd(std::vector<torch::Tensor>{weight}, options);
+  sgd.step();
+  auto& state =
+      static_cast<State&>(*sgd.state().at(weight.unsafeGetTensorImpl()));
+  state.momentum_buffer(state.momentum_buffer().contiguous()); // as if loaded
+  REQUIRE_THAT(
+      error_of_captured([&] { sgd.step(); }),
+      Has("first step of a fused optimizer", "Step at least once"));
+  sgd.step();
+  const auto copy = weight.detach().clone().requires_grad_();
+  copy.mutable_grad() = weight.grad().clone();
+  FusedSGD eager(std::vector<torch::Tensor>{copy}, options);
+  auto same = std::make_unique<State>();
+  same->momentum_buffer(state.momentum_buffer().clone());
+  eager.state()[copy.unsafeGetTensorImpl()] = std::move(same);
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  sgd.step();
+  graph.capture_end();
+  graph.replay();
+  for (int step = 0; step < 2; ++step) {
+    eager.step();
+  }
+  REQUIRE(same_tensors({weight}, {copy}));
+}
+
 /// Requires that the backward pass after `earlier` ones cannot be captured, for
 /// a reason that has `text`.
 void refuse_capture(

@@ -222,16 +222,32 @@ void run(const Options& options, const Batch& batch) {
       /*found_inf=*/std::optional<Tensor>());
 }
 
+/// Whether the parameter's momentum exists and can be updated in its memory.
+bool has_momentum_in_place(Optimizer& optimizer, const Tensor& parameter) {
+  const auto place = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  if (place == optimizer.state().end()) {
+    return false;
+  }
+  const auto& momentum =
+      static_cast<const torch::optim::SGDParamState&>(*place->second)
+          .momentum_buffer();
+  const auto without_gaps = at::empty_like(
+      parameter,
+      parameter.options().device(at::kMeta),
+      at::MemoryFormat::Preserve);
+  return can_walk(momentum, without_gaps);
+}
+
 /// A CUDA graph replays a kernel with the numbers of the capture.
 void check_capture(
     Optimizer& optimizer,
     const torch::optim::SGDOptions& options,
     const Tensor& parameter) {
   DDP_CHECK(
-      options.momentum() == 0 ||
-          optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0,
+      options.momentum() == 0 || has_momentum_in_place(optimizer, parameter),
       "capturing a CUDA graph: this is the first step of a fused optimizer "
-      "with momentum, and each replay would restart its momentum. Step at "
+      "with momentum, or the first step with a loaded momentum of another "
+      "memory layout, and each replay would restart its momentum. Step at "
       "least once before capturing");
 }
 
