@@ -174,6 +174,23 @@ FAKE_GPU_TEST("a momentum of another layout is not captured", 1) {
   REQUIRE(same_tensors({weight}, {copy}));
 }
 
+FAKE_GPU_TEST("the scale is not created in a graph, which would reset it", 1) {
+  const auto loss = torch::ones({}, fake_gpu::kDevice);
+  GradScaler scaler(GradScalerOptions().init_scale(4));
+  REQUIRE_THAT(
+      error_of_captured([&] { scaler.scale(loss); }),
+      Has("GradScaler's first scale(loss)", "before the capture"));
+  scaler.scale(loss);
+  at::Tensor scaled;
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  scaled = scaler.scale(loss);
+  graph.capture_end();
+  scaler.update(8);
+  graph.replay();
+  REQUIRE(fake_gpu::on_cpu(scaled).item<float>() == 8);
+}
+
 /// Requires that the backward pass after `earlier` ones cannot be captured, for
 /// a reason that has `text`.
 void refuse_capture(

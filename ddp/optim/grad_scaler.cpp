@@ -104,6 +104,10 @@ GradScaler::GradScaler(const GradScalerOptions& options, ProcessGroup group)
 
 void GradScaler::start(c10::Device device) {
   if (!scale_.defined()) {
+    backends::check_not_capturing(
+        device,
+        "GradScaler's first scale(loss) creates the scale, and each replay "
+        "would reset it: call scale(loss) once before the capture");
     const at::NoGradGuard no_grad;
     const auto on = at::TensorOptions().device(device);
     scale_ = at::full({}, options_.init_scale(), on.dtype(at::kFloat));
