@@ -191,6 +191,14 @@ FAKE_GPU_TEST("the scale is not created in a graph, which would reset it", 1) {
   REQUIRE(fake_gpu::on_cpu(scaled).item<float>() == 8);
 }
 
+FAKE_GPU_TEST("the host waits for the scale of a loss on the CPU", 1) {
+  GradScaler scaler(GradScalerOptions().init_scale(4));
+  scaler.scale(torch::ones({}, fake_gpu::kDevice));
+  const auto before = fake_gpu::host_waits();
+  REQUIRE(scaler.scale(torch::ones({})).item<float>() == 4);
+  REQUIRE(fake_gpu::host_waits() == before + 1);
+}
+
 /// Requires that the backward pass after `earlier` ones cannot be captured, for
 /// a reason that has `text`.
 void refuse_capture(

@@ -120,7 +120,9 @@ at::Tensor GradScaler::scale(const at::Tensor& output) {
     return output;
   }
   start(output.device());
-  return output * scale_.to(output.device(), /*non_blocking=*/true);
+  // The host reads a copy on the CPU.
+  const bool non_blocking = !output.is_cpu();
+  return output * scale_.to(output.device(), non_blocking);
 }
 
 std::vector<at::Tensor> GradScaler::scale(
