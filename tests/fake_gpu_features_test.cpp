@@ -7,6 +7,12 @@
 
 namespace ddp::test::fake_gpu_features_test {
 
+FAKE_GPU_TEST("a device without an index is the current one") {
+  const auto handed =
+      ProcessGroup::from_c10d(gpu_group.c10d(), c10::kPrivateUse1);
+  REQUIRE(handed.device() == fake_gpu::kDevice);
+}
+
 FAKE_GPU_TEST("tensors on a device are scattered and gathered bit for bit") {
   torch::manual_seed(4);
   const auto complex = torch::view_as_complex(torch::randn({7, 3, 2}));

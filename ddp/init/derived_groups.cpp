@@ -10,6 +10,7 @@
 #include <ddp/rendezvous/host.h>
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <numeric>
@@ -215,7 +216,9 @@ ProcessGroup ProcessGroup::from_c10d(
   auto impl = std::make_shared<Impl>();
   impl->rank = group->getRank();
   impl->size = group->getSize();
-  impl->device = device;
+  impl->device = device.is_cpu() || device.has_index()
+      ? device
+      : c10::impl::VirtualGuardImpl(device.type()).getDevice();
   impl->backend = group->getBackendName();
   if (impl->backend == "custom") { // c10d's name for unknown backends
     impl->backend = group->getBackend(device.type())->getBackendName();

@@ -42,8 +42,9 @@ class DDP_API ProcessGroup {
   /// A group of one on the CPU.
   ProcessGroup();
 
-  /// Wraps an existing group of the program. Compares the ranks' hosts to find
-  /// the host layout. Collective.
+  /// Wraps an existing group of the program. A `device` without an index is the
+  /// current one. Compares the ranks' hosts to find the host layout.
+  /// Collective.
   static ProcessGroup from_c10d(
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));
