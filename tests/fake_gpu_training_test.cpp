@@ -4,7 +4,10 @@
 #include <tests/support/fake_gpu.h>
 #include <tests/support/gpus.h>
 
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <ddp/ddp.h>
+#include <ddp/support/current_stream.h>
 
 namespace ddp::test::fake_gpu_training_test {
 
@@ -239,6 +242,32 @@ FAKE_GPU_TEST("a PostLocalSGDHook is not captured, since it counts steps") {
   const auto hook = std::make_shared<PostLocalSGDHook>(
       PostLocalSGDOptions().post_local_gradient_allreduce(false));
   refuse_capture(gpu_group, with_hook(hook), 3, "count steps on the host");
+}
+
+// In the first backward pass, the buckets are filled at its end.
+FAKE_GPU_TEST("the memory of another stream's gradients is kept for the copy") {
+  const auto side = fake_gpu::new_stream();
+  const auto main = detail::current_stream(fake_gpu::kDevice);
+  c10::OptionalStreamGuard guard(side);
+  const auto net = net_on_gpu(gpu_group);
+  const Reducer reducer(net, gpu_group);
+  std::vector<at::Tensor> memory; // without ownership
+  for (const auto& parameter : net->parameters()) {
+    parameter.register_hook([&](const at::Tensor& gradient) {
+      memory.push_back(fake_gpu::on_cpu(gradient));
+    });
+  }
+  const auto input = batch(group, 0, 7).to(fake_gpu::kDevice);
+  const auto loss = net->forward(input).sum();
+  guard.reset();
+  c10::Event done(c10::kPrivateUse1);
+  done.record(side);
+  done.block(main);
+  loss.backward();
+  REQUIRE(memory.size() == net->parameters().size());
+  for (const auto& gradient : memory) {
+    REQUIRE(fake_gpu::is_recorded(gradient, main));
+  }
 }
 
 /// A net whose backward reads a parameter after its gradient is complete.

@@ -168,6 +168,9 @@ void BackwardReducer::arrive(size_t index, at::Tensor& gradient) {
   if (parameter.bucket == ParameterState::kNoBucket) {
     return;
   }
+  if (!parameter.device.is_cpu()) {
+    buckets_[parameter.bucket].streams.add(parameter.device);
+  }
   if (parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
     rebuild_.ready(index);
   }

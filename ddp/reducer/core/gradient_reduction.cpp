@@ -66,9 +66,6 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
     mark_unused(parameter);
   }
   auto& bucket = buckets_[parameter.bucket];
-  if (!parameter.device.is_cpu()) {
-    bucket.streams.add(parameter.device);
-  }
   for (auto* observer : observers_.watching()) {
     observer->on_parameter_ready(index);
   }
