@@ -244,6 +244,14 @@ FAKE_GPU_TEST("a PostLocalSGDHook is not captured, since it counts steps") {
   refuse_capture(gpu_group, with_hook(hook), 3, "count steps on the host");
 }
 
+FAKE_GPU_TEST("reductions over gloo or MPI are not captured") {
+  for (const auto* name : {"gloo", "mpi"}) {
+    const auto own = fake_gpu::group_of(group);
+    fake_gpu::set_backend_name(name);
+    refuse_capture(own, {}, 3, "over gloo or MPI");
+  }
+}
+
 // In the first backward pass, the buckets are filled at its end.
 FAKE_GPU_TEST("the memory of another stream's gradients is kept for the copy") {
   const auto side = fake_gpu::new_stream();

@@ -49,6 +49,7 @@ ReducerObservers::ReducerObservers(
           rebuild,
           sparse,
           step_in_backward,
+          group,
           compares_replicas ? FirstGradients::kSteps : 0,
           check.is_on()) {
   for (size_t i = 0; i < state.sparse.size(); ++i) {

@@ -99,6 +99,9 @@ class Graph {
 /// Collective.
 ProcessGroup group_of(const ProcessGroup& group);
 
+/// Sets the name of the groups' backends, which is "fake_gpu" by default.
+void set_backend_name(const std::string& name);
+
 /// The memory for buckets in the group's backend: none, like NCCL's if a GPU
 /// lacks multicast; some; or less than the backend offers.
 enum class BackendMemory { kNone, kSome, kTooLittle };

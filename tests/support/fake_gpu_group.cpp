@@ -13,6 +13,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
+std::string backend_name = "fake_gpu";
 BackendMemory backend_memory = BackendMemory::kNone;
 int64_t allocated = 0;
 bool pool_is_open = false;
@@ -79,7 +80,7 @@ class Backend final : public c10d::Backend {
         stream_(new_stream()) {}
 
   const std::string getBackendName() const override {
-    return "fake_gpu";
+    return backend_name;
   }
 
   bool supportsTensorAlloc(c10::DeviceIndex /*index*/) override {
@@ -189,6 +190,10 @@ class Backend final : public c10d::Backend {
 };
 
 } // namespace
+
+void set_backend_name(const std::string& name) {
+  backend_name = name;
+}
 
 void set_backend_memory(BackendMemory memory) {
   backend_memory = memory;

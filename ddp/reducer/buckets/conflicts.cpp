@@ -17,6 +17,10 @@ struct Conflict {
 // The pairs that cannot be combined.
 constexpr Conflict kConflicts[] = {
     {Feature::kCapture,
+     Feature::kHostBackend,
+     "capturing a CUDA graph: reductions over gloo or MPI need the host in "
+     "each step: use backend nccl, or do not capture"},
+    {Feature::kCapture,
      Feature::kStepChecks,
      "capturing a CUDA graph: check_finite and check_divergence_every need the "
      "host in each step: turn off both checks"},

@@ -9,6 +9,7 @@ enum class Feature {
   kClipGradNorm,
   kDivergenceCheck,
   kGradScaler,
+  kHostBackend, ///< gloo or MPI for a GPU's buckets
   kJoin,
   kLocalHook, ///< CommHook::keeps_ranks_equal is false
   kSkipUnused, ///< skip_all_reduce_unused_params

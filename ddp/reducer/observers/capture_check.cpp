@@ -4,10 +4,24 @@
 #include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/conflicts.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include <algorithm>
 #include <utility>
 
 namespace ddp::detail {
+namespace {
+
+/// Whether the host takes part in the group's collectives on a GPU.
+bool is_by_host(const ProcessGroup& group, c10::Device device) {
+  if (device.is_cpu()) {
+    return false;
+  }
+  const auto name = group.c10d()->getBackend(device.type())->getBackendName();
+  return name == "gloo" || name == "mpi";
+}
+
+} // namespace
 
 void CaptureCheck::on_begin(const Reduction& reduction) {
   const auto& buckets = buckets_.all();
@@ -18,6 +32,10 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
   if (!capturing_) {
     return;
   }
+  const bool by_host =
+      std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& bucket) {
+        return is_by_host(group_, bucket.content.buffer.device());
+      });
   const auto settles_after =
       std::max(rebuild_.step().value_or(1), compared_steps_);
   DDP_CHECK(
@@ -29,7 +47,8 @@ void CaptureCheck::on_begin(const Reduction& reduction) {
       settles_after,
       settles_after);
   for (const auto& [other, in_use] :
-       {std::pair(Feature::kStepChecks, checks_steps_),
+       {std::pair(Feature::kHostBackend, by_host),
+        std::pair(Feature::kStepChecks, checks_steps_),
         std::pair(
             Feature::kStepInBackward, step_in_backward_.optimizer() != nullptr),
         std::pair(Feature::kJoin, reduction.joined),

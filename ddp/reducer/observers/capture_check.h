@@ -12,14 +12,16 @@ class CaptureCheck final : public ReductionObserver {
  public:
   /// In the backward passes up to `compared_steps`, and until `rebuild` is
   /// done, the host lays out the buckets and compares the ranks. The host is
-  /// also needed in each step with `checks_steps`, or if `sparse` or
-  /// `step_in_backward` is not empty. All references must outlive this object.
+  /// also needed in each step with `checks_steps`, if `sparse` or
+  /// `step_in_backward` is not empty, or if `group` reduces over the host. All
+  /// references must outlive this object.
   CaptureCheck(
       const std::vector<ParameterState>& parameters,
       const BucketStorage& buckets,
       const BucketRebuild& rebuild,
       const SparseGradients& sparse,
       const StepInBackward& step_in_backward,
+      const ProcessGroup& group,
       int64_t compared_steps,
       bool checks_steps)
       : parameters_(parameters),
@@ -27,6 +29,7 @@ class CaptureCheck final : public ReductionObserver {
         rebuild_(rebuild),
         sparse_(sparse),
         step_in_backward_(step_in_backward),
+        group_(group),
         compared_steps_(compared_steps),
         checks_steps_(checks_steps) {}
 
@@ -48,6 +51,7 @@ class CaptureCheck final : public ReductionObserver {
   const BucketRebuild& rebuild_;
   const SparseGradients& sparse_;
   const StepInBackward& step_in_backward_;
+  const ProcessGroup& group_;
   int64_t compared_steps_;
   bool checks_steps_;
   bool capturing_ = false;
