@@ -2,6 +2,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/ddp.h>
+#include <ddp/random/random_state.h>
 
 namespace ddp::test::seed_test {
 
@@ -123,6 +124,20 @@ FOLDER_TEST("the states of all generators come back from a file") {
     REQUIRE_THROWS_AS(set_generator_state(narrow, wrong), c10::ValueError);
   }
   REQUIRE(draw() == expected);
+}
+
+TEST_CASE("a state of one GPU returns to the one GPU of its rank") {
+  using Devices = std::vector<c10::Device>;
+  const c10::Device cpu("cpu"), gpu_0("cuda:0"), gpu_1("cuda:1"),
+      gpu_5("cuda:5");
+  CHECK(detail::generators_for({cpu, gpu_1}, {5}) == Devices{cpu, gpu_5});
+  CHECK(detail::generators_for({cpu, gpu_1}, {0}) == Devices{cpu, gpu_0});
+  CHECK(detail::generators_for({cpu, gpu_1}, {0, 5}) == Devices{cpu, gpu_1});
+  CHECK(detail::generators_for({cpu, gpu_1}, {}) == Devices{cpu, gpu_1});
+  CHECK(
+      detail::generators_for({cpu, gpu_0, gpu_1}, {5}) ==
+      Devices{cpu, gpu_0, gpu_1});
+  CHECK(detail::generators_for({cpu}, {5}) == Devices{cpu});
 }
 
 RANKS_TEST("a Reducer, or a wrapper, draws no random number") {

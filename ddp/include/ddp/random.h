@@ -53,9 +53,11 @@ DDP_API uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 /// in this LibTorch's format. Not collective; states may differ between ranks.
 DDP_API torch::OrderedDict<std::string, at::Tensor> random_state();
 
-/// Restores the states that `random_state` returned. States of GPUs that this
-/// process does not have are ignored. Throws `c10::Error` for an invalid state.
-/// Not collective.
+/// Restores the states that `random_state` returned. If the states contain one
+/// GPU and this process uses one, restores the GPU's state there, whatever its
+/// index; otherwise warns of a used GPU without a state. States of GPUs that
+/// this process does not have are ignored. Throws `c10::Error` for an invalid
+/// state. Not collective.
 DDP_API void set_random_state(
     const torch::OrderedDict<std::string, at::Tensor>& state);
 
