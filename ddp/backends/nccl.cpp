@@ -91,8 +91,7 @@ c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device) {
   leave_errors_to_us();
-  // NCCL binds a communicator to the current device.
-  c10::cuda::set_device(device.index());
+  const c10::cuda::CUDAGuard guard(device);
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create(
       /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;

@@ -9,6 +9,7 @@
 #include <ddp/support/detached_task.h>
 
 #include <ATen/SequenceNumber.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/thread_name.h>
 
 #include <algorithm>
@@ -112,6 +113,9 @@ bool is_flushed(ProcessGroupImpl& impl) {
 
 void connect(ProcessGroupImpl& impl) {
   connect(impl, nullptr);
+  if (impl.backend == "nccl") { // as torch.cuda.set_device in Python's programs
+    c10::impl::VirtualGuardImpl(impl.device.type()).setDevice(impl.device);
+  }
 }
 
 void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
