@@ -1,5 +1,6 @@
 #include <ddp/backends/nccl.h>
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -114,6 +115,10 @@ std::string write_flight_record(int64_t rank) {
   auto& writer = c10d::DebugInfoWriter::getWriter(static_cast<int>(rank));
   writer.write(record);
   return writer.getWriterTarget();
+}
+
+bool has_memory_pools() {
+  return c10::cuda::CUDACachingAllocator::name() == "native";
 }
 
 void clear_last_error() {

@@ -39,6 +39,10 @@ c10::intrusive_ptr<c10d::Backend> create(
 /// the rank is appended.
 std::string write_flight_record(int64_t rank);
 
+/// Whether LibTorch's allocator for GPUs can use NCCL's memory in a pool, which
+/// the allocator cudaMallocAsync (PYTORCH_CUDA_ALLOC_CONF) cannot.
+bool has_memory_pools();
+
 /// Clears the error of this thread's last CUDA call, which the next check of a
 /// kernel launch would throw.
 void clear_last_error();

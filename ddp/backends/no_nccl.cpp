@@ -29,6 +29,10 @@ std::string write_flight_record(int64_t /*rank*/) {
   return "";
 }
 
+bool has_memory_pools() {
+  return false;
+}
+
 void clear_last_error() {}
 
 bool is_capturing(c10::Device /*device*/) {

@@ -55,6 +55,9 @@ bool offers_memory(
   if (device.is_cpu()) {
     return true;
   }
+  if (device.is_cuda() && !backends::nccl::has_memory_pools()) {
+    return false;
+  }
   const auto disabled =
       integer_variable(process_environment(), "DDP_DISABLE_COMM_MEM", 0, 1);
   return disabled.value_or(0) == 0 && can_allocate(backend, numel, options);
