@@ -95,4 +95,25 @@ FAKE_GPU_TEST("ranks without inputs step their shards on a device along") {
   }
 }
 
+TEST_CASE("detail: a CPU's tensor on one rank and a GPU's on another differ") {
+  const auto environment =
+      std::map<std::string, std::string>{{"DDP_DEBUG", "detail"}};
+  const auto options = RankOptions().environment(environment);
+  ranks(3, options, [] {
+    const auto group = init_process_group();
+    fake_gpu::install();
+    const auto gpu_group = fake_gpu::group_of(group);
+    const auto device =
+        group.rank() == 1 ? c10::Device(c10::kCPU) : fake_gpu::kDevice;
+    const auto tensor = torch::ones({4}, device);
+    REQUIRE_THAT(
+        error_of<c10::ValueError>([&] { gpu_group.all_reduce(tensor); }),
+        Has("ranks 0 and 2: all_reduce(SUM) of fake_gpu float32 [4]\n",
+            "rank 1: all_reduce(SUM) of float32 [4]\n"));
+    const auto sum = torch::ones({4});
+    gpu_group.all_reduce(sum);
+    REQUIRE(sum[0].item<float>() == 3);
+  });
+}
+
 } // namespace ddp::test::fake_gpu_features_test

@@ -13,6 +13,14 @@
 #include <set>
 
 namespace ddp::debug {
+/// The order of a group's collectives over all its backends.
+struct CallOrder {
+  /// The number of collectives so far.
+  std::atomic<int64_t> sequence{0};
+  /// Null if calls are not compared.
+  std::unique_ptr<CollectiveFingerprint> fingerprint;
+};
+
 namespace {
 
 /// Records the calls of another backend and, if wanted, compares them over the
@@ -21,15 +29,14 @@ namespace {
 /// backend.
 class BackendWrapper final : public backends::ForwardingBackend {
  public:
-  /// `fingerprint` is null if calls are not compared.
   BackendWrapper(
       c10::intrusive_ptr<c10d::Backend> inner,
       flight_recorder::Caller caller,
-      std::unique_ptr<CollectiveFingerprint> fingerprint)
+      std::shared_ptr<CallOrder> order)
       : ForwardingBackend(inner->getRank(), inner->getSize()),
         inner_(std::move(inner)),
         caller_(std::move(caller)),
-        fingerprint_(std::move(fingerprint)) {
+        order_(std::move(order)) {
     bound_device_id_ = inner_->getBoundDeviceId();
   }
 
@@ -57,8 +64,8 @@ class BackendWrapper final : public backends::ForwardingBackend {
   }
   void setTimeout(std::chrono::milliseconds timeout) override {
     inner_->setTimeout(timeout);
-    if (fingerprint_) {
-      fingerprint_->set_timeout(timeout);
+    if (order_->fingerprint) {
+      order_->fingerprint->set_timeout(timeout);
     }
   }
   void setSequenceNumberForGroup() override {
@@ -121,12 +128,12 @@ class BackendWrapper final : public backends::ForwardingBackend {
   }
 
   WorkPtr forward(const Call& call, Launch launch) override {
-    const auto sequence = ++sequence_;
+    const auto sequence = ++order_->sequence;
     const auto number = flight_recorder::began(caller_, sequence, call);
     return recorded(number, [&](c10d::Backend& inner) {
-      if (fingerprint_) {
+      if (order_->fingerprint) {
         flight_recorder::is_now(number, State::kChecking);
-        fingerprint_->check(sequence, call, number);
+        order_->fingerprint->check(sequence, call, number);
         flight_recorder::is_now(number, State::kStarted);
       }
       return launch(inner);
@@ -157,9 +164,7 @@ class BackendWrapper final : public backends::ForwardingBackend {
 
   const c10::intrusive_ptr<c10d::Backend> inner_;
   const flight_recorder::Caller caller_;
-  const std::unique_ptr<CollectiveFingerprint> fingerprint_;
-  /// The number of collectives so far.
-  std::atomic<int64_t> sequence_{0};
+  const std::shared_ptr<CallOrder> order_;
 };
 
 std::string name_of(const detail::ProcessGroupImpl& group) {
@@ -174,9 +179,9 @@ std::unique_ptr<CollectiveFingerprint> fingerprint_of(
   }
   // A wait blocks its connection, so this object has a separate one.
   auto store = c10::make_intrusive<c10d::PrefixStore>(
-      "debug_" + caller.backend,
-      detail::answered_within(
-          group.timeout, [store = group.store] { return store->clone(); }));
+      "debug", detail::answered_within(group.timeout, [store = group.store] {
+        return store->clone();
+      }));
   return std::make_unique<CollectiveFingerprint>(
       std::move(store),
       group.failure_store,
@@ -188,7 +193,7 @@ std::unique_ptr<CollectiveFingerprint> fingerprint_of(
 } // namespace
 
 c10::intrusive_ptr<c10d::Backend> wrap_backend(
-    const detail::ProcessGroupImpl& group,
+    detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend) {
   const auto wanted = debug_level();
   if (wanted == DebugLevel::kOff) {
@@ -197,10 +202,14 @@ c10::intrusive_ptr<c10d::Backend> wrap_backend(
   flight_recorder::enable(group.rank, group.size);
   flight_recorder::Caller caller{
       name_of(group), backend->getBackendName(), group.rank, group.size};
-  auto fingerprint =
-      wanted == DebugLevel::kDetail ? fingerprint_of(group, caller) : nullptr;
+  if (!group.calls) {
+    group.calls = std::make_shared<CallOrder>();
+    if (wanted == DebugLevel::kDetail) {
+      group.calls->fingerprint = fingerprint_of(group, caller);
+    }
+  }
   return c10::make_intrusive<BackendWrapper>(
-      std::move(backend), std::move(caller), std::move(fingerprint));
+      std::move(backend), std::move(caller), group.calls);
 }
 
 const c10d::Backend& unwrap_backend(const c10d::Backend& backend) {

@@ -8,7 +8,7 @@ namespace ddp::debug {
 /// "off", returns a wrapper that records or compares the backend's calls
 /// instead.
 c10::intrusive_ptr<c10d::Backend> wrap_backend(
-    const detail::ProcessGroupImpl& group,
+    detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend);
 
 /// Returns the backend inside the wrapper that `wrap_backend` returned.

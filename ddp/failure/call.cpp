@@ -1,5 +1,6 @@
 #include <ddp/failure/call.h>
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
@@ -11,10 +12,15 @@ namespace {
 // The room for tensors in a record.
 constexpr size_t kMostText = 200;
 
+/// "float32", or "cuda float32" on a GPU.
 std::string dtype_of(const at::Tensor& tensor) {
-  return std::string(
-      tensor.defined() ? c10::getDtypeNames(tensor.scalar_type()).first
-                       : "undefined");
+  if (!tensor.defined()) {
+    return "undefined";
+  }
+  const auto dtype = c10::getDtypeNames(tensor.scalar_type()).first;
+  return tensor.is_cpu()
+      ? dtype
+      : c10::str(at::Device(tensor.device().type()), " ", dtype);
 }
 
 std::string describe(const at::Tensor& tensor) {

@@ -13,7 +13,7 @@ struct Call {
   const char* operation = "";
   /// Other arguments that must be the same on all ranks: "SUM", "root 2".
   std::string arguments;
-  /// Dtypes and shapes: "float32 [4, 3]", "3 x int64 [1]".
+  /// Dtypes and shapes: "float32 [4, 3]", "3 x int64 [1]", "cuda float32 [4]".
   std::string tensors;
   /// Whether dtypes and shapes must be the same on all ranks.
   bool alike = true;

@@ -17,6 +17,10 @@ namespace ddp {
 
 struct LaunchEnvironment;
 
+namespace debug {
+struct CallOrder;
+}
+
 namespace detail {
 
 class Watchdog;
@@ -113,6 +117,8 @@ struct ProcessGroupImpl {
   /// The number of started collectives; equal on all ranks at the same point of
   /// the program.
   std::atomic<int64_t> launched{0};
+  /// The order of the calls that DDP_DEBUG records; null if it is off.
+  std::shared_ptr<debug::CallOrder> calls;
   /// The reason why the group is broken.
   FirstError first_error;
   /// Whether a wait ended before its collective did.

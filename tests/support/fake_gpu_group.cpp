@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <ddp/debug/backend_wrapper.h>
 #include <ddp/support/current_stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -218,7 +219,9 @@ ProcessGroup group_of(const ProcessGroup& group) {
   both->setBackend(
       c10::kPrivateUse1,
       ProcessGroup::BackendType::CUSTOM,
-      c10::make_intrusive<Backend>(gloo));
+      debug::wrap_backend(
+          detail::ProcessGroupImpl::of(group),
+          c10::make_intrusive<Backend>(gloo)));
   both->setDefaultBackend(ProcessGroup::BackendType::GLOO);
   return ddp::ProcessGroup::from_c10d(both, kDevice);
 }
