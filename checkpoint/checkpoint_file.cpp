@@ -102,8 +102,11 @@ std::function<void()> detail::prepare_checkpoint_file(
       }
     }
     return [sharded, path, metadata, check, tensors = std::move(flat.tensors)] {
-      sharded ? write_sharded_safetensors(path, tensors)
-              : write_safetensors(path, tensors, metadata, check);
+      if (sharded) {
+        write_sharded_safetensors(path, tensors, kMaxShardBytes, metadata);
+      } else {
+        write_safetensors(path, tensors, metadata, check);
+      }
     };
   }
   auto pickled = write_pickle(value);

@@ -125,12 +125,15 @@ FOLDER_TEST("an entry of a training is converted") {
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
       Has("unknown extension; use .pt"));
-  // The metadata of a safetensors file is kept, and a file may be converted in
-  // place.
+  // The metadata of a safetensors file is kept, also over an index, and a file
+  // may be converted in place.
   StateDict tensors;
   tensors.insert("w", w);
   write_safetensors(out, tensors, {{"author", "A"}});
   output_of(0, {"convert", out, out});
+  const auto index = folder / "c.safetensors.index.json";
+  output_of(0, {"convert", out, index});
+  output_of(0, {"convert", index, out});
   CHECK(
       read_safetensors(out).metadata ==
       SafetensorsMetadata{{"author", "A"}, {"format", "pt"}});

@@ -24,6 +24,7 @@ FileInfo read_index_info(const std::string& path) {
     const auto part = read_file_info(shard);
     info.has_checksums = info.has_checksums && part.has_checksums;
     info.bytes += part.bytes;
+    info.metadata.insert(part.metadata.begin(), part.metadata.end());
     return detail::to_state_dict(part.content);
   };
   info.content = detail::to_generic_dict(

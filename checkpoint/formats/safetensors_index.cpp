@@ -169,7 +169,8 @@ StateDict read_sharded_safetensors(
 void write_sharded_safetensors(
     const std::string& path,
     const StateDict& tensors,
-    int64_t max_shard_bytes) {
+    int64_t max_shard_bytes,
+    const SafetensorsMetadata& metadata) {
   const auto folder = fs::path(path).parent_path();
   const auto name = fs::path(path).filename().string();
   const auto stem = name.substr(0, name.size() - kIndexEnd.size());
@@ -194,8 +195,7 @@ void write_sharded_safetensors(
   std::set<std::string> written;
   try {
     for (size_t i = 0; i < shards.size(); ++i) {
-      write_safetensors(
-          (folder / files[i]).string(), shards[i], {{"format", "pt"}});
+      write_safetensors((folder / files[i]).string(), shards[i], metadata);
       written.insert(files[i]);
     }
     AtomicFile index(path);

@@ -31,10 +31,11 @@ StateDict read_sharded_safetensors(
 /// most `max_shard_bytes` of data, then the index, which replaces the old index
 /// atomically. Until then, the files of the old index are kept: if a file with
 /// the name of a new file exists, the new file's name gets a number. At the
-/// end, the old files are removed.
+/// end, the old files are removed. Each file gets the `metadata`.
 void write_sharded_safetensors(
     const std::string& path,
     const StateDict& tensors,
-    int64_t max_shard_bytes = kMaxShardBytes);
+    int64_t max_shard_bytes = kMaxShardBytes,
+    const SafetensorsMetadata& metadata = {{"format", "pt"}});
 
 } // namespace ddp::detail
