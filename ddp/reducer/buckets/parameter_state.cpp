@@ -9,6 +9,16 @@
 namespace ddp::detail {
 namespace {
 
+/// Whether two tensors are equal, address and layout included.
+bool same_place(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  return a.key_set() == b.key_set() &&
+      a.storage().unsafeGetStorageImpl() ==
+      b.storage().unsafeGetStorageImpl() &&
+      a.storage_offset() == b.storage_offset() &&
+      same_sizes(a.sizes(), b.sizes()) &&
+      (a.is_contiguous() ? b.is_contiguous() : a.strides() == b.strides());
+}
+
 std::string describe_place(const at::Tensor& tensor) {
   return c10::str(describe(tensor), " on ", tensor.device());
 }
@@ -57,12 +67,12 @@ bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
   return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
       has_plain_memory(gradient) &&
       gradient.storage_offset() == view.storage_offset() &&
-      gradient.strides() == view.strides();
+      gradient.sizes() == view.sizes() && gradient.strides() == view.strides();
 }
 
 const at::Tensor& ParameterState::slice() {
-  if (!lies_in_slice(slice_)) {
-    const auto* impl = view.unsafeGetTensorImpl();
+  const auto* impl = view.unsafeGetTensorImpl();
+  if (!slice_.defined() || !same_place(*slice_.unsafeGetTensorImpl(), *impl)) {
     slice_ = at::Tensor(impl->shallow_copy_and_detach(
         impl->version_counter(), /*allow_tensor_metadata_change=*/true));
   }

@@ -17,6 +17,15 @@ enum class GradState {
   kUnused, ///< nothing new: the earlier gradient, or zero
 };
 
+/// Each gradient of each step costs this; `==` would call memcmp.
+inline bool same_sizes(c10::IntArrayRef a, c10::IntArrayRef b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); ++i) {
+    same = a[i] == b[i];
+  }
+  return same;
+}
+
 /// A parameter of a Reducer, and the state of its gradient.
 struct ParameterState {
   static constexpr size_t kNoBucket = static_cast<size_t>(-1);
@@ -29,7 +38,7 @@ struct ParameterState {
   /// Whether `now`, the tensor or its gradient, fits the original tensor.
   bool fits(const at::Tensor& now) const {
     return now.scalar_type() == dtype && now.device() == device &&
-        now.sizes() == sizes;
+        same_sizes(now.sizes(), sizes);
   }
 
   /// Throws `c10::Error` unless `fits` holds for the gradient and the tensor.

@@ -4,12 +4,10 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/futures.h>
-#include <ddp/reducer/core/scaled_copy.h>
 #include <ddp/support/current_stream.h>
 #include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
-#include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
 
 namespace ddp::detail {
@@ -50,8 +48,7 @@ void GradientReduction::begin(const Reduction& reduction) {
   next_ = 0;
   if (reduction.divisor != divisor_) {
     divisor_ = reduction.divisor;
-    factor_ = at::native::wrapped_scalar_tensor(
-        at::Scalar(1.0 / static_cast<double>(divisor_)));
+    factor_ = make_factor(1.0 / static_cast<double>(divisor_));
   }
 }
 
@@ -144,7 +141,7 @@ void GradientReduction::mark_unused(ParameterState& parameter) {
   } else {
     parameter.view.copy_(grad);
     if (scales()) {
-      parameter.view.mul_(factor_);
+      parameter.view.mul_(factor_.wrapped);
     }
   }
 }
@@ -207,7 +204,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
   if (!slices.empty()) {
     at::_foreach_copy_(slices, small);
     if (scales()) {
-      at::_foreach_mul_(slices, factor_.item());
+      at::_foreach_mul_(slices, factor_.value);
     }
   }
 }
@@ -215,7 +212,7 @@ void GradientReduction::copy_outside(Bucket& bucket) {
 /// Scales gradients that are already in a bucket.
 void GradientReduction::divide(at::Tensor& gradients) {
   if (scales()) {
-    by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_);
+    by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_.wrapped);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/reducer/core/reduction_observer.h>
+#include <ddp/reducer/core/scaled_copy.h>
 #include <ddp/reducer_options.h>
 
 namespace ddp::detail {
@@ -76,7 +77,7 @@ class GradientReduction {
   bool by_division_;
   int64_t step_ = 0;
   int64_t divisor_ = 0;
-  at::Tensor factor_;
+  Factor factor_;
   bool has_inputs_ = true;
   /// The next bucket to launch.
   size_t next_ = 0;

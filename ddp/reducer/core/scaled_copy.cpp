@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
 
 #ifdef __x86_64__
@@ -126,10 +127,14 @@ void scaled_copy_of(
 
 } // namespace
 
+Factor make_factor(double value) {
+  return {value, at::native::wrapped_scalar_tensor(value)};
+}
+
 void scaled_copy(
     at::Tensor& target,
     const at::Tensor& source,
-    const at::Tensor& factor) {
+    const Factor& factor) {
   const auto dtype = source.scalar_type();
   const bool alike = (source.is_contiguous() && target.is_contiguous()) ||
       (source.strides() == target.strides() &&
@@ -140,12 +145,12 @@ void scaled_copy(
     target.unsafeGetTensorImpl()->bump_version();
   }
   if (plain && dtype == at::kFloat) {
-    scaled_copy_of<float>(target, source, *factor.const_data_ptr<double>());
+    scaled_copy_of<float>(target, source, factor.value);
   } else if (plain && dtype == at::kDouble) {
-    scaled_copy_of<double>(target, source, *factor.const_data_ptr<double>());
+    scaled_copy_of<double>(target, source, factor.value);
   } else {
     at::NoGradGuard no_grad;
-    at::mul_out(target, source, factor);
+    at::mul_out(target, source, factor.wrapped);
   }
 }
 
