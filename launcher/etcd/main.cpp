@@ -253,30 +253,22 @@ void EtcdLog::handle(
   }
 }
 
+// What a watch has missed, because it ended early or was refused, is read
+// again.
 void EtcdLog::read(const std::function<void(const std::string&)>& take) {
-  for (auto revision = read_all(take);;) {
+  for (;; std::this_thread::sleep_for(kPause)) {
     auto watched = prefix("");
-    watched["start_revision"] = std::to_string(revision + 1);
-    bool is_complete = true;
+    watched["start_revision"] = std::to_string(read_all(take) + 1);
     reader_.stream(
         "/v3/watch", {{"create_request", watched}}, [&](const Json& answer) {
           try {
             const auto& result = answer.at("result");
             for (const auto& event : result.value("events", Json::array())) {
               handle(event, take);
-              // Answers without events may have later revisions.
-              revision =
-                  std::max(revision, number_in(event.at("kv"), "mod_revision"));
             }
-            is_complete = is_complete && !result.contains("compact_revision");
-          } catch (const std::exception&) {
-            is_complete = false;
+          } catch (const std::exception&) { // the next read gets it
           }
         });
-    std::this_thread::sleep_for(kPause);
-    if (!is_complete) {
-      revision = read_all(take);
-    }
   }
 }
 

@@ -32,6 +32,10 @@ pid_t start(const HostCommand& command, int input, int out, int err) {
   plan.in_fd = input;
   plan.out_fd = out;
   plan.err_fd = err;
+  plan.prepare = [] { // a notice to all processes of a job ends no ssh
+    std::signal(SIGUSR1, SIG_IGN);
+    std::signal(SIGUSR2, SIG_IGN);
+  };
   return fork_worker(plan);
 }
 

@@ -81,6 +81,22 @@ TEST_CASE("USR1 and USR2 to all processes of a job end nothing", "[signal]") {
   CHECK(job.wait() == 0);
 }
 
+TEST_CASE("USR1 and USR2 end no remote shell", "[signal]") {
+  const int signal = GENERATE(SIGUSR1, SIGUSR2);
+  CAPTURE(signal);
+  const TemporaryFolder folder;
+  const std::string end = folder / "end", pid = folder / "pid";
+  write_program(
+      folder / "rsh", "echo $$ >'" + pid + "'; shift; sh -c \"$*\"; exit $?\n");
+  LaunchedJob job = shell(
+      "--hosts=n0:1 --rsh '" + folder / "rsh" + "'",
+      "echo ready; until [ -e '" + end + "' ]; do sleep 0.1; done");
+  job.wait_for_output("ready", 1);
+  REQUIRE(kill(std::stoi(read_text(pid)), signal) == 0);
+  write_text(end, "");
+  CHECK(job.wait() == 0);
+}
+
 TEST_CASE("stopped ranks hear the signal", "[signal]") {
   LaunchedJob job(words("--nproc-per-node 2 WORKER tell-signals"));
   kill(job.worker(0), SIGSTOP);
