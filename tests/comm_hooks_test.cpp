@@ -103,6 +103,12 @@ RANKS_TEST("in a chain each hook's result is the next one's buffer") {
   HookChain stateless({average});
   stateless.load_state_dict(stateless.state_dict());
   stateless.load_rank_state_dict(stateless.rank_state_dict());
+  HookChain shorter({average, std::make_shared<PowerSGDHook>()});
+  const auto local = std::make_shared<PostLocalSGDHook>();
+  REQUIRE_THROWS_WITH(
+      HookChain({average, std::make_shared<PowerSGDHook>(), local})
+          .load_state_dict(shorter.state_dict()),
+      Has("by a chain of other hooks"));
   REQUIRE_THROWS_WITH(HookChain({}), Has("list of hooks is empty"));
   REQUIRE_THROWS_WITH(HookChain({average, nullptr}), Has("is null"));
 }

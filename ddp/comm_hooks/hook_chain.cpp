@@ -108,6 +108,11 @@ IValue HookChain::state_dict() const {
 
 void HookChain::load_state_dict(const IValue& state) {
   impl_->load(state, [](CommHook& hook, const IValue& own) {
+    DDP_CHECK_VALUE(
+        hook.state_dict().isNone() == own.isNone(),
+        "HookChain: the state was saved by a chain of other hooks");
+  });
+  impl_->load(state, [](CommHook& hook, const IValue& own) {
     hook.load_state_dict(own);
   });
 }
