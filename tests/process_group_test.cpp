@@ -102,6 +102,7 @@ RANKS_TEST(
     const auto gathered = group.all_gather(own);
     for (int64_t r = 0; r < group.size(); ++r) {
       REQUIRE(bytes_of(gathered[r]).equal(bytes_of(torch::full({2, 2}, r))));
+      REQUIRE(!gathered[r].is_view());
     }
     group.broadcast(own, 2);
     REQUIRE(bytes_of(own).equal(bytes_of(torch::full({2, 2}, 2))));

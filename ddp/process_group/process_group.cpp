@@ -150,7 +150,8 @@ std::vector<at::Tensor> gather_uneven(
   padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
   auto gathered = detail::gather_equal(group, detail::as_bytes(padded));
   for (int64_t r = 0; r < group.size; ++r) {
-    gathered[r] = gathered[r].view(tensor.scalar_type()).squeeze(-1);
+    gathered[r] =
+        gathered[r].view(tensor.scalar_type()).squeeze(-1).variable_data();
     const auto length = headers[r][0].item<int64_t>();
     if (length < longest) {
       gathered[r] = gathered[r].narrow(0, 0, length).clone();
@@ -322,7 +323,7 @@ std::vector<at::Tensor> ProcessGroup::all_gather(
     }
     auto gathered = gather_uneven(*impl_, tensor.reshape({1}));
     for (auto& scalar : gathered) {
-      scalar = scalar.reshape({});
+      scalar = scalar.reshape({}).variable_data();
     }
     return gathered;
   });

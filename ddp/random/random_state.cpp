@@ -21,16 +21,13 @@ c10::DeviceIndex gpus() {
       : c10::DeviceIndex(0);
 }
 
-/// The GPUs that this process has used; if there are none, the current one.
+/// The GPUs that this process has used.
 std::vector<c10::DeviceIndex> used_gpus() {
   std::vector<c10::DeviceIndex> used;
   for (c10::DeviceIndex i = 0; i < gpus(); ++i) {
     if (at::detail::getCUDAHooks().hasPrimaryContext(i)) {
       used.push_back(i);
     }
-  }
-  if (used.empty() && gpus() > 0) {
-    used.push_back(at::detail::getCUDAHooks().getCurrentDevice());
   }
   return used;
 }

@@ -23,7 +23,7 @@ void BucketStorage::append(
       auto& gradient = parameter.tensor.mutable_grad();
       const bool moves = parameter.lies_in_slice(gradient);
       parameter.bucket = buckets_.size();
-      parameter.view = view;
+      parameter.set_view(view);
       if (moves) {
         view.copy_(gradient);
         gradient = parameter.slice();

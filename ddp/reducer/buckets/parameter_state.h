@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddp::detail {
@@ -56,6 +57,11 @@ struct ParameterState {
 
   /// Whether the gradient is the slice.
   bool lies_in_slice(const at::Tensor& gradient) const;
+
+  void set_view(at::Tensor slice_of_bucket) {
+    view = std::move(slice_of_bucket);
+    slice_.reset(); // the memory of the old bucket
+  }
 
   /// The slice as a gradient for programs, which can move it away (`set_data`).
   const at::Tensor& slice();
