@@ -78,6 +78,16 @@ class Job {
     page.over = page.asked.load();
     wake(page.over);
   }
+  /// Two ranks train, pause, and form a group again.
+  void train_and_regroup() {
+    start(0, 2);
+    start(1, 2);
+    REQUIRE(process(0).wait_for("trains.", kLong));
+    ask({0, 1});
+    wait_for_pause({0, 1});
+    go_on(0, 0, 2);
+    go_on(1, 1, 2);
+  }
 
   void require_end(const std::vector<size_t>& members, const char* text) {
     for (const auto each : members) {
@@ -261,13 +271,7 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
   if (!job.is_here()) {
     return;
   }
-  job.start(0, 2);
-  job.start(1, 2);
-  REQUIRE(job.process(0).wait_for("trains.", kLong));
-  job.ask({0, 1});
-  job.wait_for_pause({0, 1});
-  job.go_on(0, 0, 2);
-  job.go_on(1, 1, 2);
+  job.train_and_regroup();
   for (const size_t each : {0, 1}) {
     REQUIRE(job.process(each).wait_for("changed.", kLong));
   }
@@ -314,13 +318,7 @@ TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
   if (!job.is_here()) {
     return;
   }
-  job.start(0, 2);
-  job.start(1, 2);
-  REQUIRE(job.process(0).wait_for("trains.", kLong));
-  job.ask({0, 1});
-  job.wait_for_pause({0, 1});
-  job.go_on(0, 0, 2);
-  job.go_on(1, 1, 2);
+  job.train_and_regroup();
   const auto told = Has("sync did not change 'random_state', 'own', which");
   const auto first = output_of(job.process(0).finish(kLong));
   REQUIRE_THAT(first, Has("number 7.") && told);
