@@ -2,15 +2,17 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
-#include <ddp/support/plain_memory.h>
 
 #include <utility>
 
 namespace ddp::detail {
 namespace {
 
-/// Whether two tensors are equal, address and layout included.
-bool same_place(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+/// Whether two tensors are equal, address and layout included. Equal keys mean
+/// that both have memory, or none, and the same lazy negation and conjugation.
+bool same_place(const at::Tensor& tensor, const at::Tensor& other) {
+  const auto& a = *tensor.unsafeGetTensorImpl();
+  const auto& b = *other.unsafeGetTensorImpl();
   return a.key_set() == b.key_set() &&
       a.storage().unsafeGetStorageImpl() ==
       b.storage().unsafeGetStorageImpl() &&
@@ -64,15 +66,12 @@ void ParameterState::check_fit(const at::Tensor& gradient) const {
 }
 
 bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
-  return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
-      has_plain_memory(gradient) &&
-      gradient.storage_offset() == view.storage_offset() &&
-      gradient.sizes() == view.sizes() && gradient.strides() == view.strides();
+  return gradient.defined() && view.defined() && same_place(gradient, view);
 }
 
 const at::Tensor& ParameterState::slice() {
-  const auto* impl = view.unsafeGetTensorImpl();
-  if (!slice_.defined() || !same_place(*slice_.unsafeGetTensorImpl(), *impl)) {
+  if (!lies_in_slice(slice_)) {
+    const auto* impl = view.unsafeGetTensorImpl();
     slice_ = at::Tensor(impl->shallow_copy_and_detach(
         impl->version_counter(), /*allow_tensor_metadata_change=*/true));
   }
