@@ -62,6 +62,18 @@ RANKS_TEST("a gradient that a program moves away is reduced") {
   }
 }
 
+RANKS_TEST("the memory of earlier buckets is freed") {
+  const auto weight = torch::ones({3}, torch::requires_grad(true));
+  Reducer reducer({weight}, group);
+  (weight * group.rank()).sum().backward();
+  (weight * group.rank()).sum().backward(); // in the final buckets
+  const auto memory = weight.grad().storage().getWeakStorageImpl();
+  weight.mutable_grad().reset();
+  REQUIRE(!memory.expired());
+  reducer.load_state_dict(reducer.state_dict());
+  REQUIRE(memory.expired());
+}
+
 RANKS_TEST("a gradient that the next pass uses and replaces is an error") {
   const auto a = torch::ones({3}, torch::requires_grad(true));
   const auto b = torch::ones({3}, torch::requires_grad(true));
