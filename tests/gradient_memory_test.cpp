@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <thread>
 
 namespace ddp::test::gradient_memory_test {
 
@@ -71,7 +72,9 @@ RANKS_TEST("the memory of earlier buckets is freed") {
   weight.mutable_grad().reset();
   REQUIRE(!memory.expired());
   reducer.load_state_dict(reducer.state_dict());
-  REQUIRE(memory.expired());
+  while (!memory.expired()) { // Gloo's thread may still hold the last bucket.
+    std::this_thread::yield();
+  }
 }
 
 RANKS_TEST("a gradient that the next pass uses and replaces is an error") {

@@ -71,7 +71,7 @@ TEST_CASE("USR1 and USR2 to all processes of a job end nothing", "[signal]") {
       "--nproc-per-node 2",
       "trap 'echo noted' USR1 USR2\n"
       "echo ready; until [ -e '" +
-          end + "' ]; do sleep 0.1; done");
+          end + "' ]; do sleep 0.1; done; exit 0"); // a signal ends `sleep`
   job.wait_for_output("ready", 2);
   for (const pid_t each : {job.store(), job.agent(), job.pid()}) {
     REQUIRE(kill(each, signal) == 0);
