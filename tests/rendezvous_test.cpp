@@ -273,6 +273,14 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
   }
 }
 
+void become_task_of_slurm() {
+  setenv("SLURM_PROCID", std::getenv("RANK"), 1);
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    unsetenv(name);
+  }
+}
+
 TEST_CASE("tasks of a Slurm step find each other among other programs") {
   // Another job's store has the first port, and a server that never answers has
   // the second.
@@ -303,11 +311,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
            {"SLURM_STEP_NUM_NODES", "1"},
            {"SLURM_STEP_NODELIST", "no-such-host.invalid"}}),
       [] {
-        setenv("SLURM_PROCID", std::getenv("RANK"), 1);
-        for (const char* name :
-             {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-          unsetenv(name);
-        }
+        become_task_of_slurm();
         auto group = init_process_group();
         auto sum = torch::full({1}, static_cast<double>(group.rank()));
         group.all_reduce(sum);
@@ -315,6 +319,41 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
         REQUIRE(group.local_rank() == group.rank());
       });
   close(mute);
+}
+
+std::map<std::string, std::string> step_on_two_hosts(
+    const std::string& first,
+    int tasks) {
+  return {
+      {"SLURM_JOB_ID", std::to_string(getpid())},
+      {"SLURM_STEP_ID", "0"},
+      {"SLURM_STEP_NUM_TASKS", std::to_string(tasks)},
+      {"SLURM_STEP_NUM_NODES", "2"},
+      {"SLURM_STEP_NODELIST", first + ",other"}};
+}
+
+TEST_CASE("tasks of a Slurm step meet at an IPv6 address") {
+  try {
+    close(detail::listen_at("::1", 0));
+  } catch (const c10::DistNetworkError&) {
+    skip("no IPv6");
+  }
+  ranks(3, RankOptions().environment(step_on_two_hosts("0::1", 3)), [] {
+    become_task_of_slurm();
+    init_process_group().barrier();
+  });
+}
+
+TEST_CASE("a rank 0 that is not on a Slurm step's first host ends in time") {
+  const auto outcomes =
+      ranks(1, RankOptions().environment(step_on_two_hosts("100::1", 2)), [] {
+        become_task_of_slurm();
+        REQUIRE_THROWS_WITH(
+            init_process_group(
+                ProcessGroupOptions().timeout(std::chrono::seconds(2))),
+            Has("could not serve the store"));
+      });
+  REQUIRE(outcomes[0].seconds.count() < 15);
 }
 
 } // namespace ddp::test::rendezvous_test

@@ -135,6 +135,8 @@ int listen_at(const std::string& address, int64_t port) {
     fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    const int off = 0; // "::" stands for IPv4 addresses too
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   }
   if (fd < 0 || bind(fd, list->ai_addr, list->ai_addrlen) != 0 ||
       listen(fd, SOMAXCONN) != 0) {
@@ -151,6 +153,14 @@ int listen_at(const std::string& address, int64_t port) {
         reason);
   }
   return fd;
+}
+
+int listen_on_all_interfaces(int64_t port) {
+  try {
+    return listen_at("::", port);
+  } catch (const c10::DistNetworkError&) { // such as a kernel without IPv6
+    return listen_at("0.0.0.0", port);
+  }
 }
 
 int64_t port_of(int descriptor) {

@@ -43,6 +43,9 @@ bool answers(
 /// `c10::DistNetworkError`.
 int listen_at(const std::string& address, int64_t port);
 
+/// As above, at all IPv4 and IPv6 addresses of this host.
+int listen_on_all_interfaces(int64_t port);
+
 /// The port to which a listening socket is bound.
 int64_t port_of(int descriptor);
 

@@ -41,8 +41,27 @@ std::optional<int> listener(
     return listen_at(address, port);
   }
   return environment.port_count > 1
-      ? std::optional<int>(listen_at("0.0.0.0", port))
+      ? std::optional(listen_on_all_interfaces(port))
       : std::nullopt;
+}
+
+/// Sets the port of `options` to the first that is free, and listens there.
+void listen(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    c10d::TCPStoreOptions& options) {
+  const auto end = environment.master_port + environment.port_count;
+  for (auto port = environment.master_port;; ++port) {
+    try {
+      options.port = static_cast<uint16_t>(port);
+      options.masterListenFd = listener(environment, address, port);
+      return;
+    } catch (const c10::DistNetworkError&) {
+      if (port + 1 >= end) {
+        throw;
+      }
+    }
+  }
 }
 
 StorePtr serve(
@@ -56,18 +75,8 @@ StorePtr serve(
   options.isServer = true;
   options.waitWorkers = false;
   options.timeout = timeout;
-  const auto end = environment.master_port + environment.port_count;
-  for (auto port = environment.master_port;; ++port) {
-    try {
-      options.port = static_cast<uint16_t>(port);
-      options.masterListenFd = listener(environment, address, port);
-      return c10::make_intrusive<c10d::TCPStore>(address, options);
-    } catch (const std::exception&) {
-      if (port + 1 >= end) {
-        throw;
-      }
-    }
-  }
+  listen(environment, address, options);
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
 }
 
 StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {

@@ -20,7 +20,6 @@ using nlohmann::json;
 
 constexpr auto kRound = std::chrono::milliseconds(2000);
 constexpr auto kStoreLook = std::chrono::milliseconds(10);
-constexpr const char* kAnyAddress = "0.0.0.0";
 
 /// An unusable interface is reported later, in the rendezvous.
 std::vector<std::string> addresses_of(const std::string& interface) {
@@ -41,9 +40,8 @@ json listen(LaunchEnvironment& environment, bool one_host) {
     addresses = {kLoopback};
   }
   const bool loopback = addresses.front() == kLoopback;
-  const auto* any =
-      addresses.front().find(':') == std::string::npos ? kAnyAddress : "::";
-  const int descriptor = listen_at(loopback ? kLoopback : any, 0);
+  const int descriptor =
+      loopback ? listen_at(kLoopback, 0) : listen_on_all_interfaces(0);
   environment.store_descriptor = descriptor;
   environment.master_addr = addresses.front();
   environment.master_port = port_of(descriptor);
