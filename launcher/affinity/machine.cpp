@@ -1,12 +1,17 @@
 #include <launcher/affinity/machine.h>
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <system_error>
 
+#include <common/file_descriptor.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 
@@ -89,12 +94,21 @@ std::vector<Gpu> read_gpus(const std::string& root) {
   std::vector<Gpu> gpus;
   for (const std::string& address : names_in(folder)) {
     Gpu gpu;
+    std::string device = root + "/dev/nvidia";
     std::ifstream information(folder + "/" + address + "/information");
     for (std::string line; std::getline(information, line);) {
       const size_t start = line.find("GPU-");
       if (line.rfind("GPU UUID:", 0) == 0 && start != std::string::npos) {
         gpu.uuid = line.substr(start);
       }
+      if (line.rfind("Device Minor:", 0) == 0) {
+        device += std::to_string(std::atoi(line.c_str() + line.find(':') + 1));
+      }
+    }
+    // CUDA does not count the GPUs that a cgroup hides, as Slurm's does.
+    const FileDescriptor opened(open(device.c_str(), O_RDWR | O_CLOEXEC));
+    if (!opened && errno != ENOENT) {
+      continue;
     }
     gpu.node =
         number_in(root + "/sys/bus/pci/devices/" + address + "/numa_node");

@@ -140,11 +140,15 @@ struct Computer : FakeRoot {
     write(folder + "/cache/index2/shared_cpu_list", "0-31");
   }
 
-  void add_gpu(const std::string& address, const std::string& uuid, int node)
-      const {
+  void add_gpu(
+      const std::string& address,
+      const std::string& uuid,
+      int node,
+      int minor = 7) const {
     write(
         "/proc/driver/nvidia/gpus/" + address + "/information",
-        "Model: \t\t Some GPU\nGPU UUID: \t " + uuid + "\nDevice Minor: \t 7");
+        "Model: \t\t Some GPU\nGPU UUID: \t " + uuid + "\nDevice Minor: \t " +
+            std::to_string(minor));
     write(
         "/sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node));
   }
@@ -320,6 +324,16 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
       Has("a GPU is on NUMA node 2, whose CPUs are not available "
           "to ddprun (available: CPUs 2-5,12,18,20-21)"));
+}
+
+TEST_CASE("binding: a GPU that cannot be opened is not counted", "[unit]") {
+  const Computer root(true);
+  root.add_gpu("0000:06:00.0", "GPU-eeee", 0, 3);
+  const Request request{Binding::kNode, 1, "0"};
+  const auto with = places(root, request);
+  std::filesystem::create_directories(root.path() + "/dev/nvidia3");
+  CHECK(places(root, request) != with);
+  CHECK(places(root, request) == places(root, {Binding::kNode, 1, "GPU-aaaa"}));
 }
 
 TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
