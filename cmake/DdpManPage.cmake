@@ -5,15 +5,15 @@ function(ddp_man_page program description)
   if(NOT DDP_HELP2MAN OR DDP_SANITIZER OR CMAKE_CROSSCOMPILING)
     return()
   endif()
-  set(page ${program}.1)
+  set(page ${CMAKE_CURRENT_BINARY_DIR}/${program}.1)
   # help2man does not quote the program's path, which may have spaces.
   add_custom_command(TARGET ${program} POST_BUILD
     COMMAND ${DDP_HELP2MAN} --no-info --name ${description} --output ${page}
             ./$<TARGET_FILE_NAME:${program}>
     COMMAND gzip -9nf ${page}
-    WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
-    BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/${page}.gz VERBATIM
+    WORKING_DIRECTORY $<TARGET_FILE_DIR:${program}>
+    BYPRODUCTS ${page}.gz VERBATIM
     COMMENT "Writing the manual page of ${program}")
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${page}.gz
+  install(FILES ${page}.gz
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
 endfunction()

@@ -112,8 +112,7 @@ std::string find_helper(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& each :
-       {folder / name, folder / ".." / "libexec" / "ddp" / name}) {
+  for (const fs::path& each : {folder / name, folder / DDP_HELPERS / name}) {
     if (fs::exists(each, error)) {
       return each;
     }
@@ -121,7 +120,8 @@ std::string find_helper(const std::string& name) {
   throw LaunchError(
       kExitInternal,
       name + " is neither in " + folder.string() +
-          " nor in ../libexec/ddp: reinstall ddp, or keep the two programs "
+          " nor in " DDP_HELPERS
+          ": reinstall ddp, or keep the two programs "
           "together");
 }
 

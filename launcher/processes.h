@@ -48,7 +48,8 @@ void await_child_signal(int milliseconds);
 void end_descendants(const std::vector<pid_t>& spared = {});
 
 /// The path of a helper program of ddprun: in the folder of ddprun, or in
-/// ../libexec/ddp of an installation. Throws LaunchError if it is in neither.
+/// DDP_HELPERS (relative) of an installation. Throws LaunchError if it is in
+/// neither.
 std::string find_helper(const std::string& name);
 
 /// How a helper program ended; names a remedy if it lacks a shared library.

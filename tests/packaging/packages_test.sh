@@ -10,7 +10,7 @@ work=$(mktemp -d -t ddp-packages-XXXXXX)
 trap 'rm -rf -- "$work"' EXIT
 fail() { echo "$*" && exit 1; }
 
-Torch_DIR=$2 "$source/dev" package "$work/made"
+(umask 077 && Torch_DIR=$2 "$source/dev" package "$work/made")
 for deb in "$work"/made/*.deb; do
   [[ $deb == *+torch*_*.deb ]] || fail "$deb does not name its LibTorch"
   dpkg -x "$deb" "$work/deb"
@@ -50,7 +50,7 @@ if ((EUID == 0)); then
   as_user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
   chown 65534:65534 "$work/home"
 fi
-chmod -R a+rX "$work/deb" "$work/tar" "$work/consumer"
+chmod -R a+rX "$work/consumer"
 chmod a+x "$work" "$work/moved" "$work/moved/torch"
 
 # Neither the caches of who runs the test nor his programs.
