@@ -291,7 +291,7 @@ TEST_CASE("a data loader says when the next batch takes too long") {
   std::promise<void> go_on;
   auto gate = go_on.get_future().share();
   auto loader = loader_of(
-      DataLoaderOptions(4).workers(2).timeout(std::chrono::milliseconds(50)),
+      DataLoaderOptions(4).workers(2).timeout(std::chrono::seconds(1)),
       [gate](size_t index) {
         if (index == 5) {
           gate.wait();
@@ -300,7 +300,7 @@ TEST_CASE("a data loader says when the next batch takes too long") {
       });
   auto iterator = loader->begin();
   REQUIRE((*iterator).data.size(0) == 4);
-  REQUIRE_THROWS_WITH(++iterator, Has("not ready after 50 ms"));
+  REQUIRE_THROWS_WITH(++iterator, Has("not ready after 1000 ms"));
   go_on.set_value();
 }
 

@@ -199,8 +199,6 @@ TEST_CASE("ranks may leave in any order, the store's host first") {
     ranks(4, [] {
       auto group = init_process_group();
       if (group.rank() != 0) { // until rank 0 has exited
-        const auto parent = getppid();
-        REQUIRE(parent > 0);
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }
     });

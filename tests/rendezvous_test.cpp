@@ -104,7 +104,6 @@ TEST_CASE("two processes of one RANK are told of on all ranks at once") {
       });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 30); // well below the timeout
-    REQUIRE(outcome.output.find("timed out after") == std::string::npos);
   }
 }
 

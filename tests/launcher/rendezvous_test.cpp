@@ -153,7 +153,7 @@ TEST_CASE("a node whose token differs ends with 2", "[rendezvous]") {
       words(options + "60 --rdzv-conf=is_host=1 true"),
       {{{"DDP_TOKEN", "one"}}});
   LaunchedJob second(
-      words(options + "6 --rdzv-conf=is_host=0 true"),
+      words(options + "12 --rdzv-conf=is_host=0 true"),
       {{{"DDP_TOKEN", "two"}}});
   CHECK(second.wait() == 2);
   CHECK_THAT(

@@ -53,7 +53,7 @@ TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
 TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
   const TemporaryFolder folder;
   LaunchedJob job(words(
-      "--nproc-per-node 2 --max-restarts 9 --grace 1 --report '" +
+      "--nproc-per-node 2 --max-restarts 9 --grace 3 --report '" +
       folder / "report.json" + "' WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 2);
   kill(job.worker(1), SIGUSR1); // rank 0 is slow to stop

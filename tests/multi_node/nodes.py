@@ -97,15 +97,23 @@ class Nodes:
         self.wait(lambda: text in self.at[host].text(),
                   f"n{host} does not say '{text}'", seconds)
 
-    def wait_for_ranks(self, world_size, hosts, restart=0, seconds=20):
-        """Until these hosts run all ranks of a job of that size."""
+    def lengths(self, hosts):
+        """How much the processes of these hosts have said so far."""
+        return {host: len(self.at[host].text()) for host in hosts}
+
+    def wait_for_ranks(self, world_size, hosts, restart=0, seconds=20,
+                       after=None):
+        """Until these hosts run all ranks of a job of that size. The lengths
+        `after` end what is not considered."""
+        after = after or {}
         start = time.monotonic()
         pattern = re.compile(rf"rank (\d+) of {world_size} .* "
                              rf"restart {restart} store")
 
         def ranks():
             return {int(rank) for host in hosts
-                    for rank in pattern.findall(self.at[host].text())}
+                    for rank in pattern.findall(
+                        self.at[host].text()[after.get(host, 0):])}
         self.wait(lambda: ranks() == set(range(world_size)),
                   f"not all of {world_size} ranks run", seconds)
         print(f"{world_size} ranks run after {time.monotonic() - start:.2f} s",

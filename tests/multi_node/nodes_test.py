@@ -142,11 +142,14 @@ def elastic(nodes):
     nodes.start(1)
     nodes.start(3)
     nodes.wait_for_ranks(5, range(4))
+    stay = (0, 1, 3)
+    before = nodes.lengths(stay)
     nodes.send(2, signal.SIGTERM)
-    nodes.wait_for_ranks(3, (0, 1, 3))
+    nodes.wait_for_ranks(3, stay, after=before)
     nodes.finish([2], 143, 5)
+    before = nodes.lengths(stay)
     nodes.start(2, "--nproc-per-node=2")  # comes back
-    nodes.wait_for_ranks(5, range(4))
+    nodes.wait_for_ranks(5, range(4), after=before)
     nodes.interrupt(1, range(4), 10)
 
 

@@ -6,7 +6,13 @@ set -eu
 command -v etcd >/dev/null || { echo "skipped: there is no etcd"; exit 77; }
 folder=$(mktemp -d)
 trap 'kill $etcd; wait $etcd 2>/dev/null || true; rm -rf "$folder"' EXIT
-port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0))
+port=$(python3 -c 'import random, socket
+while True: # below the ports that connections of other tests get
+    try:
+        s = socket.create_server(("127.0.0.1", random.randint(10000, 32767)))
+        break
+    except OSError:
+        pass
 print(s.getsockname()[1])')
 client=http://127.0.0.1:$port
 setpriv --pdeathsig KILL etcd --data-dir "$folder/data" \
