@@ -1,7 +1,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/shared_page.h>
 
-#include <common/heartbeat_page.h>
+#include <common/elastic_page.h>
 #include <ddp/ddp.h>
 
 #include <fcntl.h>
@@ -150,11 +150,17 @@ TEST_CASE("a rank that waits for others has not joined") {
 
 TEST_CASE("what is no page of a heartbeat is left alone") {
   const Page too_small(sizeof(HeartbeatPage) - 1);
+  const TemporaryFolder folder;
+  const std::string contents(2 * sizeof(RankPage), 'A');
+  write_text(folder / "data", contents);
+  const FileDescriptor data(open((folder / "data").c_str(), O_RDWR));
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   for (const auto& values : std::vector<std::vector<std::string>>{
-           {too_small.descriptor(), std::to_string(ends[1]), "none"},
-           {"-1", "100000", "99999999999999999999"}}) {
+           {too_small.descriptor(),
+            std::to_string(ends[1]),
+            std::to_string(data.get())},
+           {"none", "100000", "99999999999999999999"}}) {
     auto commands = commands_of_ranks(3, [] {
       const auto descriptor = static_cast<int>(
           std::strtol(std::getenv("DDP_HEARTBEAT_FD"), nullptr, 10));
@@ -175,6 +181,7 @@ TEST_CASE("what is no page of a heartbeat is left alone") {
   close(ends[1]);
   REQUIRE(too_small->version == 0);
   REQUIRE(too_small->beats == 0);
+  REQUIRE((read_text(folder / "data") == contents));
 }
 
 } // namespace ddp::test::heartbeat_test

@@ -4,6 +4,7 @@
 #include <common/signal_safe_buffer.h>
 #include <ddp/failure/elastic_pause.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,10 +35,13 @@ struct Pages {
   ElasticPage* elastic = nullptr;
 };
 
-/// A page that the descriptor's file does not contain is null.
+/// A page that the descriptor's file does not contain is null. Without a seal,
+/// the file is the program's, and not ddprun's.
 Pages map(int descriptor) {
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+      fstat(descriptor, &status) != 0 ||
       status.st_size < static_cast<off_t>(sizeof(HeartbeatPage))) {
     return {};
   }

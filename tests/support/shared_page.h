@@ -2,6 +2,7 @@
 
 #include <tests/support/catch.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 namespace ddp::test {
@@ -12,8 +13,9 @@ template <typename Value>
 class SharedPage {
  public:
   explicit SharedPage(size_t size = sizeof(Value))
-      : descriptor_(memfd_create("page", 0)) {
+      : descriptor_(memfd_create("page", MFD_ALLOW_SEALING)) {
     REQUIRE(ftruncate(descriptor_.get(), static_cast<off_t>(size)) == 0);
+    REQUIRE(fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
     void* memory = mmap(
         nullptr,
         sizeof(Value),
