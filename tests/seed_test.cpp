@@ -1,3 +1,4 @@
+#include <tests/support/grouped_digits.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -124,6 +125,18 @@ FOLDER_TEST("the states of all generators come back from a file") {
     REQUIRE_THROWS_AS(set_generator_state(narrow, wrong), c10::ValueError);
   }
   REQUIRE(draw() == expected);
+}
+
+TEST_CASE("a generator's state does not depend on the locale") {
+  const std::mt19937 generator(4);
+  const auto expected = generator_state(generator);
+  const auto before = group_digits();
+  const auto state = generator_state(generator);
+  std::mt19937 read;
+  set_generator_state(read, expected);
+  std::locale::global(before);
+  REQUIRE(state.equal(expected));
+  REQUIRE(read == generator);
 }
 
 TEST_CASE("a state of one GPU returns to the one GPU of its rank") {

@@ -42,6 +42,10 @@ TEST_CASE("a program with threads can spawn") {
   check_sums(output_of(spawned({"2", "threads"})), 2);
 }
 
+TEST_CASE("a program whose locale groups digits can spawn") {
+  check_sums(output_of(spawned({"2", "locale"})), 2);
+}
+
 TEST_CASE("workers get the program's arguments, whatever they are") {
   const auto path = program("spawned");
   const auto expected =

@@ -22,7 +22,7 @@ constexpr milliseconds kLongestBackoff{10};
 /// A rank's entry: the signature's length, the signature, and the text to show.
 std::string said_of(const Call& call) {
   const auto signature = call.signature();
-  return c10::str(signature.size(), " ", signature, call.text());
+  return std::to_string(signature.size()) + " " + signature + call.text();
 }
 
 std::string signature_of(const std::string& said) {

@@ -8,7 +8,6 @@
 #include <c10/util/env.h>
 
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -151,11 +150,11 @@ std::chrono::milliseconds complete_time(
   if (!text) {
     return backends::bounded(given.value_or(otherwise));
   }
-  char* end = nullptr;
-  const double seconds = std::strtod(text->c_str(), &end);
+  const auto* end = text->data() + text->size();
+  double seconds = 0;
+  const auto [stop, error] = std::from_chars(text->data(), end, seconds);
   DDP_CHECK_VALUE(
-      !text->empty() && *end == '\0' && std::isfinite(seconds) &&
-          seconds >= 0.001 && seconds <= 1e9,
+      error == std::errc() && stop == end && seconds >= 0.001 && seconds <= 1e9,
       "{}='{}' is not a number of seconds above 0",
       variable,
       *text);

@@ -88,10 +88,10 @@ void forget_addresses(const ProcessGroupImpl& group) {
     // gloo's names in LibTorch; an unknown key has no effect.
     for (int64_t r = 0; r < group.size; ++r) {
       if (over_gloo) {
-        group.store->deleteKey(c10::str("gloo/0/", r));
+        group.store->deleteKey("gloo/0/" + std::to_string(r));
       }
       if (!group.on_one_host()) {
-        group.store->deleteKey(c10::str("gloo_between/0/", r));
+        group.store->deleteKey("gloo_between/0/" + std::to_string(r));
         group.store->deleteKey(key(r));
       }
     }

@@ -150,7 +150,10 @@ void start(
     RankEnvironment place;
     place.local_rank = rank;
     place.master_port = static_cast<int>(port);
-    job.extra = {{kVariable, c10::str(call, " ", getpid(), " ", report.get())}};
+    // Not by a stream, whose locale may group digits.
+    const auto assigned = std::to_string(call) + " " +
+        std::to_string(getpid()) + " " + std::to_string(report.get());
+    job.extra = {{kVariable, assigned}};
     WorkerPlan plan;
     plan.program = "/proc/self/exe"; // even if its file is deleted
     plan.arguments = arguments;

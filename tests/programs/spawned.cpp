@@ -1,6 +1,7 @@
 // spawned COUNT WHAT [ARGUMENT...]: calls ddp::spawn.
 
 #include <ddp/ddp.h>
+#include <tests/support/grouped_digits.h>
 #include <tests/support/process.h>
 #include <torch/types.h>
 
@@ -185,6 +186,7 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
       {"descriptors", show_descriptors},
       {"wait", show_place},
       {"removed", sum},
+      {"locale", sum},
       {"asked", end_when_asked},
       {"stubborn", say_when_asked},
       {"other", start_other},
@@ -264,6 +266,9 @@ int main(int argc, char** argv) {
   if (what == "taken") { // as a library for flags does
     argc = 1;
     argv[1] = nullptr;
+  }
+  if (what == "locale") {
+    ddp::test::group_digits();
   }
   std::printf("before; ");
   try {

@@ -8,6 +8,7 @@
 #include <torch/ordered_dict.h>
 
 #include <cstdint>
+#include <locale>
 #include <sstream>
 #include <string>
 
@@ -66,6 +67,7 @@ DDP_API void set_random_state(
 template <typename Generator>
 at::Tensor generator_state(const Generator& generator) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text << generator; // the standard defines this format
   return detail::to_bytes(text.str());
 }
@@ -79,6 +81,7 @@ void set_generator_state(Generator& generator, const at::Tensor& state) {
           state.is_contiguous(),
       "set_generator_state: expected a uint8 tensor on the CPU");
   std::istringstream text(detail::to_string(state));
+  text.imbue(std::locale::classic());
   Generator read;
   DDP_CHECK_VALUE(
       text >> read,
