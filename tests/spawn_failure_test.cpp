@@ -168,9 +168,23 @@ TEST_CASE("a second signal kills the workers") {
   const auto workers = workers_of(process, 1);
   process.signal(SIGINT);
   REQUIRE(process.wait_for("asked", kLong));
-  process.signal(SIGINT);
+  process.signal(SIGTERM);
   CHECK(process.finish(kLong).exit_code == 128 + SIGINT);
   check_ended(workers);
+}
+
+TEST_CASE("a signal that is sent twice at once, as by timeout, is one") {
+  Process process(spawned({"1", "stubborn"}));
+  workers_of(process, 1);
+  const auto start = Clock::now();
+  process.signal(SIGTERM);
+  REQUIRE(process.wait_for("asked\n", kLong));
+  process.signal(SIGTERM);
+  process.signal(SIGUSR1); // makes the worker save, and end
+  const auto output = output_of(process.finish(kLong), 128 + SIGTERM);
+  if (Clock::now() - start < std::chrono::seconds(2)) {
+    CHECK_THAT(output, Has("saved"));
+  }
 }
 
 TEST_CASE("what a terminal's key sends to all is not passed on as well") {

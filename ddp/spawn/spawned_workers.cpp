@@ -31,6 +31,8 @@ void on_signal(int number, siginfo_t* info, void* /*context*/) {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+// `timeout` sends a signal to this process and to its process group.
+constexpr milliseconds kSameRequest(2000);
 // The polling interval if no descriptor reports a process's end.
 constexpr milliseconds kLookTime(20);
 constexpr milliseconds kLongestWait = std::chrono::hours(1);
@@ -218,7 +220,12 @@ void SpawnedWorkers::take_signals() {
     const int number = std::abs(signal);
     Supervisor::Signals passed{number};
     if (ends_program(number)) {
-      passed = supervisor_.asked_to_end(number, steady_clock::now());
+      const auto now = steady_clock::now();
+      if (signal == supervisor_.signal() && now - asked_ < kSameRequest) {
+        continue;
+      }
+      asked_ = now;
+      passed = supervisor_.asked_to_end(number, now);
     }
     if (signal < 0) { // they already have this signal
       passed.erase(

@@ -71,6 +71,8 @@ class SpawnedWorkers {
 
   PassedSignals signals_;
   Supervisor supervisor_;
+  /// The time of the last signal that asked this process to end.
+  Supervisor::Time asked_;
   // By rank:
   std::vector<RankEnd> ends_;
   std::vector<FileDescriptor> reports_;

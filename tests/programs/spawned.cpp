@@ -158,11 +158,14 @@ void end_when_asked() {
 }
 
 void say_when_asked() {
-  std::signal(SIGINT, [](int) {
-    if (write(1, "asked\n", 6) != 6) {
-      _exit(1);
-    }
-  });
+  for (const int number : {SIGINT, SIGTERM}) {
+    std::signal(number, [](int) {
+      if (write(1, "asked\n", 6) != 6) {
+        _exit(1);
+      }
+    });
+  }
+  std::signal(SIGUSR1, [](int) { _exit(write(1, "saved\n", 6) == 6 ? 0 : 1); });
   show_place();
 }
 

@@ -50,9 +50,9 @@ struct SpawnOptions {
 /// No worker remains, even if the first process is killed; processes that
 /// workers started may remain. If the program has no handler for SIGTERM,
 /// SIGINT, SIGHUP or SIGQUIT, the signal is forwarded to the workers, and ends
-/// this process once they have ended. A second signal kills the workers.
-/// SIGUSR1 and SIGUSR2 are only forwarded. Call `spawn` on one thread at a
-/// time.
+/// this process once they have ended. A second signal kills the workers, unless
+/// it is the same and a process sent it within 2 s. SIGUSR1 and SIGUSR2 are
+/// only forwarded. Call `spawn` on one thread at a time.
 DDP_API void spawn(
     int argc,
     char** argv,
