@@ -126,6 +126,18 @@ RANKS_TEST(
   REQUIRE_THAT(error_of([&] { group.duplicate(); }), Has("boom in forward"));
 }
 
+TEST_CASE("an uncaught exception reaches a part whose whole group is gone") {
+  for (const int failing : {2, 0}) { // with rank 0, the store ends
+    ranks(3, RankOptions(kPrompt).exit_codes({{failing, 134}}), [failing] {
+      const auto part = init_process_group(kTimeout).split(0);
+      if (part.rank() == failing) {
+        throw_uncaught();
+      }
+      REQUIRE_THAT(all_reduce_error(part), Has("boom in forward"));
+    });
+  }
+}
+
 TEST_CASE("an uncaught error is printed with frames only where asked for") {
   for (const std::string asked : {"0", "1"}) {
     const auto outcomes = ranks(

@@ -203,8 +203,11 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   }
   impl->address = address;
   impl->communicator = std::move(communicator);
-  impl->failure_store =
-      impl->failure_store ? impl->failure_store->of(members) : nullptr;
+  if (const auto whole = impl->failure_store) {
+    // The whole group's store reports uncaught exceptions: the part keeps it.
+    const auto part = whole->of(members);
+    impl->failure_store = {part.get(), [whole, part](detail::FailureStore*) {}};
+  }
   detail::connect(*impl, [&] { return detail::ended_rank(*impl_, members); });
   return Impl::group_of(impl);
 }
