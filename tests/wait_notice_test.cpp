@@ -80,6 +80,26 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
   }
 }
 
+RANKS_TEST("after a wait that failed, the next one is told of", 2, kSoon) {
+  const auto store = group.store();
+  std::string key = "told";
+  const WarningListener listener(
+      [&](const std::string&) { store->set(key, std::string()); });
+  const auto other = group.duplicate();
+  if (group.rank() == 0) {
+    REQUIRE_THROWS(other.barrier());
+  } else {
+    store->wait({"told"});
+    detail::report_failure(other, "enough");
+  }
+  key = "told again";
+  const auto next = group.duplicate();
+  if (group.rank() == 0) {
+    store->wait({"told again"});
+  }
+  next.barrier();
+}
+
 RANKS_TEST(
     "ranks in different calls are told which",
     3,

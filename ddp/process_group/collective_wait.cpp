@@ -196,6 +196,9 @@ void fail(
     message = group.failure_store->report_consequence(
         group.scope, message, failure.earlier_lines);
   }
+  if (group.failure_store) { // the others have read how this rank waits
+    group.failure_store->leave();
+  }
   group.first_error.set(message);
   if (failure.kind == Kind::kCommon) {
     DDP_THROW(ValueError, message);
