@@ -136,6 +136,16 @@ TEST_CASE("workers that do not end when asked to are killed") {
       "error: spawn: rank 1 of 2 (pid) failed: std::runtime_error: no data\n");
 }
 
+TEST_CASE("workers may have any time to end, but none below 0") {
+  const auto longest = std::to_string(std::chrono::milliseconds::max().count());
+  CHECK_THAT(
+      output_of(run(spawned({"2", "grace", "1", longest}), kLong), 1),
+      Has("saved\n"));
+  CHECK(
+      error_of({"2", "grace", "1", "-1"}) ==
+      "error: spawn: the grace must not be below 0, but is -1 ms\n");
+}
+
 TEST_CASE("one of several processes cannot spawn") {
   CHECK_THAT(
       output_of(

@@ -4,6 +4,7 @@
 #include <common/processors.h>
 #include <common/random_name.h>
 #include <common/scheduler/rank_environment.h>
+#include <common/seconds.h>
 #include <ddp/environment/launch_source.h>
 #include <ddp/failure/crash_handler.h>
 #include <ddp/failure/error_file.h>
@@ -174,7 +175,7 @@ int run(
     const SpawnOptions& options) {
   const int listener = detail::listen_at(detail::kLoopback, 0);
   const auto port = detail::port_of(listener);
-  detail::SpawnedWorkers workers(count, options.grace());
+  detail::SpawnedWorkers workers(count, backends::bounded(options.grace()));
   flush_output();
   start(workers, arguments, call, count, port);
   const auto store = serve_store(listener, port);
@@ -198,6 +199,10 @@ void spawn(
       std::numeric_limits<int16_t>::max(),
       count);
   DDP_CHECK_VALUE(worker, "spawn: the worker function is empty");
+  DDP_CHECK_VALUE(
+      options.grace().count() >= 0,
+      "spawn: the grace must not be below 0, but is {} ms",
+      options.grace().count());
   DDP_CHECK(
       !under_way.exchange(true),
       "spawn was called while another call to spawn was running. If a worker "

@@ -86,6 +86,22 @@ void fail_beside_the_deaf() {
   }
 }
 
+/// The chosen rank fails; the others take a while to save when asked to end.
+void fail_beside_the_slow() {
+  std::signal(SIGTERM, [](int) {
+    sleep(1);
+    _exit(write(1, "saved\n", 6) == 6 ? 0 : 1);
+  });
+  auto group = ddp::init_process_group();
+  group.barrier();
+  if (is_chosen()) {
+    throw std::runtime_error("no data");
+  }
+  for (;;) {
+    pause();
+  }
+}
+
 /// Rank 1 fails, which makes rank 0 fail; rank 1 ends after rank 0.
 void fail_slowly() {
   struct End {
@@ -195,6 +211,7 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
       {"other", start_other},
       {"deaf", fail_beside_the_deaf},
       {"slow", fail_slowly},
+      {"grace", fail_beside_the_slow},
       {"throw",
        [] { fail([] { throw std::runtime_error("no data for \"it\""); }); }},
       {"number", [] { fail([] { throw 7; }); }},
@@ -227,8 +244,11 @@ class BusyThread {
 void run(int argc, char** argv) {
   const auto what = text(2);
   const auto worker = worker_of(what, argc, argv);
-  const auto options = ddp::SpawnOptions().grace(
+  auto options = ddp::SpawnOptions().grace(
       std::chrono::seconds(what == "stubborn" ? 1000 : 1));
+  if (what == "grace") {
+    options.grace(std::chrono::milliseconds(std::stoll(text(4))));
+  }
   if (what == "threads") {
     const BusyThread thread;
     ddp::spawn(argc, argv, count, sum, options);

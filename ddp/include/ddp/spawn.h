@@ -44,8 +44,9 @@ struct SpawnOptions {
 /// signal, exits with a code other than 0, or does not reach the call. The
 /// error contains the rank, process and message of the first failure. By then,
 /// all other workers have ended. Throws `c10::ValueError` if `count` is not
-/// positive. Throws `c10::Error` if called within a worker, or if a launcher
-/// (ddprun, torchrun, mpirun, srun) has already started several processes.
+/// positive or `grace` is negative. Throws `c10::Error` if called within a
+/// worker, or if a launcher (ddprun, torchrun, mpirun, srun) has already
+/// started several processes.
 ///
 /// No worker remains, even if the first process is killed; processes that
 /// workers started may remain. If the program has no handler for SIGTERM,
