@@ -1,6 +1,8 @@
 // The records of DDP_DEBUG, and the reports of ddp-flightrecorder.
 #include <tests/support/debug_jobs.h>
+#include <tests/support/shared_page.h>
 
+#include <common/heartbeat_page.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test::flight_records_test {
@@ -136,6 +138,26 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
   for (auto& process : processes) {
     REQUIRE_THAT(output_of(process.finish(seconds(30))), Has("trained"));
   }
+}
+
+TEST_CASE("SIGUSR1 does not end a rank that waits in init_process_group") {
+  auto commands = commands_of_ranks(
+      2,
+      [] { (void)init_process_group(); },
+      {{"DDP_DEBUG", "info"}, {"DDP_BACKEND", "shm"}});
+  if (commands.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  commands = commands_in(folder, std::move(commands));
+  const SharedPage<HeartbeatPage> page;
+  commands[0].environment[kHeartbeatVariable] = page.descriptor();
+  Process first(commands[0]);
+  REQUIRE(becomes_true([&] { return page->beats > 0; }));
+  first.signal(SIGUSR1);
+  Process second(commands[1]);
+  output_of(first.finish(kLong));
+  output_of(second.finish(kLong));
 }
 
 TEST_CASE("a program's own handler of SIGUSR1 stays") {

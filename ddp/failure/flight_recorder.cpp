@@ -3,6 +3,7 @@
 #include <common/file_descriptor.h>
 #include <common/host_name.h>
 #include <common/signal_safe_buffer.h>
+#include <ddp/failure/debug_level.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 
@@ -251,6 +252,12 @@ void find_folder(Recorder& recorder) {
 
 } // namespace
 
+void take_dump_signal() {
+  if (debug_level() != DebugLevel::kOff) {
+    take_signal(SIGUSR1);
+  }
+}
+
 void enable(int64_t rank, int64_t size) {
   static const bool enabled = [&] {
     auto* recorder = new Recorder;
@@ -260,7 +267,6 @@ void enable(int64_t rank, int64_t size) {
     copy(recorder->host, detail::host_name());
     find_folder(*recorder);
     current = recorder;
-    take_signal(SIGUSR1);
     take_signal(SIGTERM);
     return true;
   }();

@@ -13,12 +13,17 @@ constexpr size_t kCapacity = 1000;
 
 enum class State { kChecking, kStarted, kCompleted, kFailed };
 
+/// If DDP_DEBUG is set, SIGUSR1 from now on writes a dump if anything is
+/// recorded, and does not end the process. A handler of the program is not
+/// changed. Throws `c10::ValueError` for an invalid DDP_DEBUG.
+void take_dump_signal();
+
 /// Starts recording; only the first call has an effect. Dumps go to
 /// "rank_<rank>.json" in the folder that DDP_DEBUG_FOLDER names, by default
 /// "ddp-debug" in the working directory; an earlier job's file of this name is
-/// removed. After this call, SIGUSR1 writes a dump. SIGTERM, with which
-/// launchers stop the ranks of a failed job, also writes a dump, and then ends
-/// the process. Signals that already have a handler are not changed.
+/// removed. After this call, SIGTERM, with which launchers stop the ranks of a
+/// failed job, writes a dump, and then ends the process. A handler of the
+/// program is not changed.
 void enable(int64_t rank, int64_t size);
 
 /// The group and the rank of a call.

@@ -8,6 +8,7 @@
 #include <ddp/failure/crash_handler.h>
 #include <ddp/failure/debug_level.h>
 #include <ddp/failure/error_file.h>
+#include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/init/device_choice.h>
 #include <ddp/internal/check.h>
@@ -283,6 +284,7 @@ void report_to_launcher(const ProcessGroupOptions& options) {
       report_crashes();
     }
   }
+  debug::flight_recorder::take_dump_signal();
 }
 
 ProcessGroup form_group(
