@@ -11,6 +11,7 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <nlohmann/json.hpp>
 
 #include <climits>
 
@@ -42,8 +43,9 @@ class Job {
     return *members_.at(which).process;
   }
 
-  void start(int rank, int size) {
+  void start(int rank, int size, const Environment& more = {}) {
     auto command = commands_.at(members_.size());
+    command.environment.insert(more.begin(), more.end());
     members_.push_back({std::make_unique<SharedPage<RankPage>>(), nullptr});
     auto& page = (*members_.back().page)->elastic;
     page.loss_patience = page.step_patience = 30000;
@@ -237,6 +239,49 @@ TEST_CASE("ranks go on without one that died or hangs") {
       job.require_end({0, 1, 2}, "first by 4, last by 3.");
     }
   }
+}
+
+TEST_CASE("a record of DDP_DEBUG is that of the new rank") {
+  Job job(
+      3,
+      [] {
+        int calls = 0;
+        elastic([&](ElasticRun& run) {
+          const auto& group = run.group();
+          if (sum(++calls, group) == 2) { // both are new
+            say("trains.");
+            for (;;) {
+              group.barrier();
+              run.step();
+            }
+          }
+          raise(SIGUSR1);
+          group.barrier();
+          const auto record = nlohmann::json::parse(read_text(
+              variable("DDP_DEBUG_FOLDER") + "/rank_" +
+              std::to_string(group.rank()) + ".json"));
+          REQUIRE(record.at("process") == getpid());
+          REQUIRE(record.at("reason") == "SIGUSR1");
+          say("ends.");
+        });
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  const Environment debug{
+      {"DDP_DEBUG", "info"}, {"DDP_DEBUG_FOLDER", folder.path()}};
+  job.start(0, 2, debug);
+  job.start(1, 2, debug);
+  REQUIRE(job.process(1).wait_for("trains.", kLong));
+  job.process(0).signal(SIGKILL);
+  job.page(1).step_patience = 100;
+  job.ask({1});
+  job.wait_for_pause({1});
+  job.start(1, 2, debug);
+  job.go_on(1, 0, 2);
+  job.require_end({1, 2}, "ends.");
 }
 
 TEST_CASE("a change in place after a commit was loaded is not committed") {

@@ -2,6 +2,7 @@
 
 #include <ddp/elastic/agreed_flag.h>
 #include <ddp/failure/elastic_pause.h>
+#include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
@@ -203,6 +204,7 @@ struct DDP_LOCAL ElasticRun::Impl {
     leave_group();
     std::optional<ProcessGroup> next;
     while (!next) {
+      debug::flight_recorder::await_new_rank();
       elastic_pause::make();
       next = next_group(options.group());
     }

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 
 namespace ddp::debug::flight_recorder {
@@ -76,6 +77,8 @@ struct Recorder {
   char failure[1000] = "";
   char folder[PATH_MAX] = "";
   char path[PATH_MAX + 40] = "";
+  /// The next `enable` starts another record.
+  std::atomic<bool> ended{false};
   std::atomic<unsigned> dumps{0};
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   uint64_t last = 0;
@@ -132,8 +135,9 @@ int write_head(int file, const Recorder& recorder, const char* reason) {
   return write_all(file, text.add(",\"collectives\":[").view());
 }
 
-/// Omits an entry that is overwritten meanwhile. Returns 0, or an errno value.
-int write_entry(int file, const Entry& entry, uint64_t number, bool first) {
+/// Omits an entry that is overwritten meanwhile, or is another record's.
+/// `first` becomes false with the first entry. Returns 0, or an errno value.
+int write_entry(int file, const Entry& entry, uint64_t number, bool& first) {
   if (entry.number.load(std::memory_order_acquire) != number) {
     return 0;
   }
@@ -155,9 +159,11 @@ int write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   add_number(text, "began_ns", entry.began_ns);
   add_number(text, "ended_ns", entry.ended_ns);
   text.add('}');
-  return entry.number.load(std::memory_order_acquire) == number
-      ? write_all(file, text.view())
-      : 0;
+  if (entry.number.load(std::memory_order_acquire) != number) {
+    return 0;
+  }
+  first = false;
+  return write_all(file, text.view());
 }
 
 /// Returns 0, or an errno value.
@@ -168,11 +174,12 @@ int write_record(int file, Recorder& recorder, const char* reason) {
     const Lock lock(recorder.busy, kAttemptsInHandler);
     last = recorder.last;
   }
-  const uint64_t first = last > kCapacity ? last - kCapacity + 1 : 1;
-  for (uint64_t number = first; error == 0 && number <= last; ++number) {
+  bool first = true;
+  uint64_t number = last > kCapacity ? last - kCapacity + 1 : 1;
+  for (; error == 0 && number <= last; ++number) {
     const Lock lock(recorder.busy, kAttemptsInHandler);
     const auto& entry = recorder.entries[number % kCapacity];
-    error = write_entry(file, entry, number, number == first);
+    error = write_entry(file, entry, number, first);
   }
   return error != 0 ? error : write_all(file, "\n]}\n");
 }
@@ -244,10 +251,6 @@ void find_folder(Recorder& recorder) {
       folder,
       error.message());
   copy(recorder.folder, folder);
-  copy(
-      recorder.path,
-      folder + "/rank_" + std::to_string(recorder.rank) + ".json");
-  unlink(recorder.path);
 }
 
 } // namespace
@@ -259,18 +262,37 @@ void take_dump_signal() {
 }
 
 void enable(int64_t rank, int64_t size) {
-  static const bool enabled = [&] {
-    auto* recorder = new Recorder;
-    recorder->rank = rank;
-    recorder->size = size;
-    recorder->owner = getpid();
-    copy(recorder->host, detail::host_name());
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto* before = current.load();
+  if (before && !before->ended) {
+    return;
+  }
+  auto* recorder = new Recorder;
+  recorder->rank = rank;
+  recorder->size = size;
+  recorder->owner = getpid();
+  copy(recorder->host, detail::host_name());
+  if (before) {
+    copy(recorder->folder, before->folder);
+    const Lock reading(before->busy);
+    recorder->last = before->last; // calls of both have different numbers
+  } else {
     find_folder(*recorder);
-    current = recorder;
-    take_signal(SIGTERM);
-    return true;
-  }();
-  static_cast<void>(enabled);
+  }
+  copy(
+      recorder->path,
+      std::string(recorder->folder) + "/rank_" + std::to_string(rank) +
+          ".json");
+  unlink(recorder->path);
+  current = recorder;
+  take_signal(SIGTERM);
+}
+
+void await_new_rank() noexcept {
+  if (auto* recorder = current.load()) {
+    recorder->ended = true;
+  }
 }
 
 uint64_t began(const Caller& caller, int64_t sequence, const Call& call) {

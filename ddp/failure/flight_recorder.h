@@ -18,13 +18,17 @@ enum class State { kChecking, kStarted, kCompleted, kFailed };
 /// changed. Throws `c10::ValueError` for an invalid DDP_DEBUG.
 void take_dump_signal();
 
-/// Starts recording; only the first call has an effect. Dumps go to
-/// "rank_<rank>.json" in the folder that DDP_DEBUG_FOLDER names, by default
-/// "ddp-debug" in the working directory; an earlier job's file of this name is
-/// removed. After this call, SIGTERM, with which launchers stop the ranks of a
-/// failed job, writes a dump, and then ends the process. A handler of the
-/// program is not changed.
+/// Starts recording; only the first call, and the first one after
+/// `await_new_rank`, has an effect. Dumps go to "rank_<rank>.json" in the
+/// folder that DDP_DEBUG_FOLDER names, by default "ddp-debug" in the working
+/// directory; an earlier job's file of this name is removed. After this call,
+/// SIGTERM, with which launchers stop the ranks of a failed job, writes a dump,
+/// and then ends the process. A handler of the program is not changed.
 void enable(int64_t rank, int64_t size);
+
+/// This process is in no group, and may have another rank in its next one: the
+/// next call of `enable` starts an empty record.
+void await_new_rank() noexcept;
 
 /// The group and the rank of a call.
 struct Caller {
