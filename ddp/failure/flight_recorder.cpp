@@ -88,9 +88,10 @@ struct Recorder {
 // Never destroyed: threads and signal handlers may use it during the exit.
 std::atomic<Recorder*> current{nullptr};
 
+/// Only differences count; the time of day may be changed meanwhile.
 int64_t now_ns() {
   timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
 }
 
