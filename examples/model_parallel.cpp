@@ -45,7 +45,7 @@ DevicePair choose_devices(const std::string& wanted) {
   const auto size = launcher_number(
       {"LOCAL_WORLD_SIZE",
        "OMPI_COMM_WORLD_LOCAL_SIZE",
-       "SLURM_NTASKS_PER_NODE"},
+       "SLURM_STEP_TASKS_PER_NODE"},
       rank + 1);
   const auto gpus =
       wanted == "cpu" ? 0 : static_cast<int64_t>(torch::cuda::device_count());

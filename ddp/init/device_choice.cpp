@@ -89,9 +89,9 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     DDP_CHECK_VALUE(
         is_new || allowed,
         "ranks {} and {} on the same host use GPU {}. Use a separate GPU for "
-        "each rank (as device torch::kCUDA without an index does), or allow "
-        "sharing with ProcessGroupOptions().share_gpus(true) or "
-        "DDP_SHARE_GPUS=1",
+        "each rank (device torch::kCUDA without an index selects it if there "
+        "are enough), or allow sharing with "
+        "ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
         first->second,
         r,
         gpu);

@@ -21,10 +21,8 @@ int main(int argc, char** argv) {
   const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 64;
   const std::string file = argc > 3 ? argv[3] : "net.pt";
   torch::manual_seed(1);
-  torch::Device device(
-      torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
-  auto group =
-      ddp::init_process_group(ddp::ProcessGroupOptions().device(device));
+  auto group = ddp::init_process_group();
+  auto device = group.device();
   torch::nn::Sequential net(
       torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4));
   net->to(device);

@@ -20,8 +20,7 @@ int main(int argc, char** argv) {
   const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 64;
   const std::string file = argc > 3 ? argv[3] : "net.pt";
   torch::manual_seed(1);
-  torch::Device device(
-      torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
+  auto device = torch::cuda::is_available() ? torch::kCUDA : torch::kCPU;
   torch::nn::Sequential net(
       torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4));
   net->to(device);
