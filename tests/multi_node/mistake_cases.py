@@ -79,9 +79,10 @@ def taken_port(nodes):
 def wrong_token(nodes):
     """A node with another token takes no part, and disturbs nobody."""
     nodes.start(0)
-    nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
-    nodes.finish([2], 2, 30)
-    nodes.require_said("a node uses a different token", 0, 2)
+    nodes.start(2, "--join-timeout=12", DDP_TOKEN="another")
+    nodes.finish([2], 2, 40)
+    nodes.require_said("a node uses a different token", 2)
+    nodes.wait_for("a node uses a different token", 0)
     nodes.start(1)
     nodes.wait_for_ranks(2, (0, 1))
     nodes.interrupt(1, (0, 1))
