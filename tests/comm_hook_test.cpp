@@ -237,6 +237,35 @@ RANKS_TEST("a hook serves one Reducer at a time") {
   REQUIRE(averages(parameter));
 }
 
+RANKS_TEST("a hook inside others serves one Reducer at a time", {1, 2}) {
+  const auto parameter = torch::ones({2}, torch::requires_grad());
+  const auto other = torch::ones({3}, torch::requires_grad());
+  const auto make = [&](const at::Tensor& of,
+                        const std::shared_ptr<CommHook>& hook) {
+    return Reducer({of}, group, with_hook(hook));
+  };
+  const auto chain = [](std::vector<std::shared_ptr<CommHook>> hooks) {
+    return std::make_shared<HookChain>(std::move(hooks));
+  };
+  const auto inner = std::make_shared<AllReduceHook>();
+  const auto unused = std::make_shared<NotingHook>();
+  const auto both = chain({unused, fp16_compress_hook(inner)});
+  auto first = std::make_optional(make(parameter, fp16_compress_hook(inner)));
+  REQUIRE_THROWS_WITH(
+      make(other, both), Has("AllReduceHook already belongs to another"));
+  make(other, unused); // the failed Reducer released it
+  first.reset();
+  auto second = std::make_optional(make(parameter, both));
+  REQUIRE_THROWS_WITH(
+      make(other, inner), Has("AllReduceHook already belongs to another"));
+  second.reset();
+  REQUIRE_THROWS_WITH(
+      make(other, chain({inner, fp16_compress_hook(inner)})),
+      Has("AllReduceHook occurs twice", "create one hook for each place"));
+  make(other, inner);
+  group.barrier(); // these hooks keep no ranks together
+}
+
 RANKS_TEST("a Reducer that failed leaves its hook to the next one") {
   const auto parameter = torch::ones({2}, torch::requires_grad());
   bool fails = true;

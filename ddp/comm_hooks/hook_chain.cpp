@@ -91,6 +91,10 @@ bool HookChain::keeps_ranks_equal() const {
   });
 }
 
+std::vector<std::shared_ptr<CommHook>> HookChain::inner_hooks() const {
+  return impl_->hooks;
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> HookChain::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

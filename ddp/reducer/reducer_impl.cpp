@@ -90,13 +90,13 @@ ReducerImpl::ReducerImpl(
         synchronization,
         observers.list,
         /*looks_always=*/options.check_finite());
-    claim_hook();
+    claim_hooks();
     return;
   }
   observers.list.add(participation);
   backward.unfrozen().make_trainable(trainable);
   observers.measured.start();
-  claim_hook();
+  claim_hooks();
   debug::log_reducer(group, name, trainable.size(), buckets.size());
 }
 
@@ -127,10 +127,23 @@ detail::GradientListener& ReducerImpl::listener() {
                        : backward;
 }
 
-/// Throws if another Reducer still uses the hook.
-void ReducerImpl::claim_hook() {
-  auto& hook = reduction.hook();
+void ReducerImpl::claim_hooks() {
+  try {
+    claim(reduction.hook());
+  } catch (...) {
+    release(reduction.hook());
+    throw;
+  }
+}
+
+/// Throws if another Reducer still uses the hook or one inside it.
+void ReducerImpl::claim(CommHook& hook) {
   const auto* user = static_cast<detail::GradientListener*>(hook.user_);
+  DDP_CHECK_VALUE(
+      user != &listener(),
+      "the communication hook {} occurs twice in the hook of one Reducer, and "
+      "would mix the states of both places: create one hook for each place",
+      hook.describe());
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook {} already belongs to another Reducer, and would "
@@ -138,6 +151,18 @@ void ReducerImpl::claim_hook() {
       "destroy the other Reducer first",
       hook.describe());
   hook.user_ = &listener();
+  for (const auto& inner : hook.inner_hooks()) {
+    claim(*inner);
+  }
+}
+
+void ReducerImpl::release(CommHook& hook) {
+  if (hook.user_ == &listener()) {
+    hook.user_ = nullptr;
+  }
+  for (const auto& inner : hook.inner_hooks()) {
+    release(*inner);
+  }
 }
 
 void ReducerImpl::attach() {
@@ -169,9 +194,7 @@ void ReducerImpl::detach() {
   for (const auto& parameter : parameters) {
     detail::remove_gradient_hook(parameter.tensor, listener());
   }
-  if (reduction.hook().user_ == &listener()) {
-    reduction.hook().user_ = nullptr;
-  }
+  release(reduction.hook());
 }
 
 void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {

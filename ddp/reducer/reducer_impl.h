@@ -71,7 +71,9 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
  private:
   std::vector<size_t> trainable_parameters() const;
   detail::GradientListener& listener();
-  void claim_hook();
+  void claim_hooks();
+  void claim(CommHook& hook);
+  void release(CommHook& hook);
   void lay_out(const LayoutState& state);
   void report_unwinding();
   void report_reduced_nothing();

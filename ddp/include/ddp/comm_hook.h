@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,12 @@ class DDP_API CommHook {
   /// equal. `check_divergence_every` requires `true`.
   virtual bool keeps_ranks_equal() const {
     return true;
+  }
+
+  /// The hooks that this hook runs, which then serve the same Reducer; none by
+  /// default.
+  virtual std::vector<std::shared_ptr<CommHook>> inner_hooks() const {
+    return {};
   }
 
   /// Starts the reduction of `bucket` over `group`, without waiting for it.

@@ -30,6 +30,9 @@ class DDP_API CompressHook final : public CommHook {
 
   std::string describe() const override;
   bool keeps_ranks_equal() const override; ///< As the inner hook.
+  std::vector<std::shared_ptr<CommHook>> inner_hooks() const override {
+    return {inner_};
+  }
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
@@ -120,6 +123,7 @@ class DDP_API HookChain final : public CommHook {
   bool takes_scaled_gradients() const override;
   /// Whether at least one hook keeps ranks equal.
   bool keeps_ranks_equal() const override;
+  std::vector<std::shared_ptr<CommHook>> inner_hooks() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
