@@ -1,6 +1,7 @@
 #include <ddp/ddp.h>
 #include <tests/support/comm_hooks.h>
 #include <tests/support/hook_training.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 
 namespace ddp::test::comm_hooks_test {
@@ -111,6 +112,39 @@ RANKS_TEST("in a chain each hook's result is the next one's buffer") {
       Has("by a chain of other hooks"));
   REQUIRE_THROWS_WITH(HookChain({}), Has("list of hooks is empty"));
   REQUIRE_THROWS_WITH(HookChain({average, nullptr}), Has("is null"));
+}
+
+TEST_CASE("a state that a chain rejects changes none of its hooks") {
+  const ProcessGroup group;
+  const auto make_chain = [] {
+    return std::make_shared<HookChain>(Hooks{
+        std::make_shared<PostLocalSGDHook>(),
+        std::make_shared<PowerSGDHook>(early()),
+        std::make_shared<PowerSGDHook>(early())});
+  };
+  const auto gradient = torch::ones({30, 40});
+  const auto chain = make_chain();
+  for (int step = 0; step < 3; ++step) {
+    GradBucket bucket;
+    bucket.iteration = step;
+    bucket.buffer = gradient.clone().view({-1});
+    bucket.gradients = {bucket.buffer.view({30, 40})};
+    bucket.parameters = {gradient};
+    chain->run(bucket, group)->waitAndThrow();
+  }
+  const auto states = [&] {
+    return text_of(chain->state_dict()) + text_of(chain->rank_state_dict());
+  };
+  const auto before = states();
+  const auto reject = [&](const char* key, const c10::IValue& value) {
+    auto state = make_chain()->state_dict().toGenericDict();
+    state.insert_or_assign(key, value);
+    REQUIRE_THROWS_AS(chain->load_state_dict(state), c10::ValueError);
+    const bool unchanged = states() == before;
+    REQUIRE(unchanged);
+  };
+  reject("2", 7); // not the state of a PowerSGDHook
+  reject("3", 7); // of a longer chain
 }
 
 RANKS_TEST("what a chain's hook throws ends backward on all ranks") {

@@ -7,6 +7,7 @@
 #include <ddp/support/plain_memory.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace ddp {
 
@@ -46,6 +47,11 @@ struct DDP_LOCAL HookChain::Impl {
     return dict.empty() ? IValue() : IValue(dict);
   }
 
+  static void check_same_hooks(bool same) {
+    DDP_CHECK_VALUE(
+        same, "HookChain: the state was saved by a chain of other hooks");
+  }
+
   /// `load` gets None for a hook without state.
   template <typename Load>
   void load(const IValue& states, Load load) const {
@@ -54,6 +60,11 @@ struct DDP_LOCAL HookChain::Impl {
         "HookChain: the state was not saved by a HookChain");
     const auto dict =
         states.isNone() ? detail::new_dict() : states.toGenericDict();
+    size_t known = 0;
+    for (size_t i = 0; i < hooks.size(); ++i) {
+      known += dict.contains(std::to_string(i)) ? 1 : 0;
+    }
+    check_same_hooks(known == dict.size());
     for (size_t i = 0; i < hooks.size(); ++i) {
       const auto found = dict.find(std::to_string(i));
       load(*hooks[i], found != dict.end() ? found->value() : IValue());
@@ -111,14 +122,29 @@ IValue HookChain::state_dict() const {
 }
 
 void HookChain::load_state_dict(const IValue& state) {
-  impl_->load(state, [](CommHook& hook, const IValue& own) {
-    DDP_CHECK_VALUE(
-        hook.state_dict().isNone() == own.isNone(),
-        "HookChain: the state was saved by a chain of other hooks");
+  std::vector<std::function<void()>> undo;
+  impl_->load(state, [&](CommHook& hook, const IValue& own) {
+    const auto before = hook.state_dict();
+    Impl::check_same_hooks(before.isNone() == own.isNone());
+    undo.push_back([&hook, before, of_rank = hook.rank_state_dict()] {
+      hook.load_state_dict(before);
+      if (!of_rank.isNone()) {
+        hook.load_rank_state_dict(of_rank);
+      }
+    });
   });
-  impl_->load(state, [](CommHook& hook, const IValue& own) {
-    hook.load_state_dict(own);
-  });
+  size_t loaded = 0;
+  try {
+    impl_->load(state, [&](CommHook& hook, const IValue& own) {
+      hook.load_state_dict(own);
+      ++loaded;
+    });
+  } catch (...) {
+    for (size_t i = 0; i < loaded; ++i) {
+      undo[i]();
+    }
+    throw;
+  }
 }
 
 IValue HookChain::rank_state_dict() const {
