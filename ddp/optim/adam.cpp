@@ -70,20 +70,10 @@ void update(
   as_real(parameter).addcdiv_(mean, divisor, -(options.lr() / correction1));
 }
 
-template <typename Options, typename State>
-at::Tensor step(
-    Optimizer& optimizer,
-    const Optimizer::LossClosure& closure,
-    bool decays_by_itself) {
-  const at::NoGradGuard no_grad;
-  at::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode enabled(true);
-    loss = closure();
-  }
+/// A step that is refused changes nothing.
+void check(const Optimizer& optimizer) {
   std::optional<c10::Device> checked;
-  for (auto& group : optimizer.param_groups()) {
-    const auto& options = static_cast<const Options&>(group.options());
+  for (const auto& group : optimizer.param_groups()) {
     for (const auto& parameter : group.params()) {
       if (!parameter.grad().defined()) {
         continue;
@@ -100,11 +90,32 @@ at::Tensor step(
             "steps, which the host counts. Exclude the optimizer's step from "
             "the graph, or use FusedSGD");
       }
-      update(
-          parameter,
-          state_of<State>(optimizer, parameter, options.amsgrad()),
-          options,
-          decays_by_itself);
+    }
+  }
+}
+
+template <typename Options, typename State>
+at::Tensor step(
+    Optimizer& optimizer,
+    const Optimizer::LossClosure& closure,
+    bool decays_by_itself) {
+  const at::NoGradGuard no_grad;
+  at::Tensor loss;
+  if (closure) {
+    const at::AutoGradMode enabled(true);
+    loss = closure();
+  }
+  check(optimizer);
+  for (auto& group : optimizer.param_groups()) {
+    const auto& options = static_cast<const Options&>(group.options());
+    for (const auto& parameter : group.params()) {
+      if (parameter.grad().defined()) {
+        update(
+            parameter,
+            state_of<State>(optimizer, parameter, options.amsgrad()),
+            options,
+            decays_by_itself);
+      }
     }
   }
   return loss;
