@@ -133,6 +133,23 @@ TEST_CASE("LBFGS goes on from a state of Python after one iteration") {
   }
 }
 
+TEST_CASE("SGD starts without a momentum that Python saved as None") {
+  const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+  for (const auto& make :
+       {maker<torch::optim::SGD>(options), maker<FusedSGD>(options)}) {
+    auto fresh = start(make), resumed = start(make);
+    auto state = optimizer_state(*fresh.optimizer).toGenericDict();
+    state.insert_or_assign(
+        "state", dict({{1, dict({{"momentum_buffer", IValue()}})}}));
+    load_optimizer_state(*resumed.optimizer, state);
+    fresh.train(0, 3);
+    resumed.train(0, 3);
+    for (size_t i = 0; i < fresh.parameters.size(); ++i) {
+      REQUIRE(torch::equal(fresh.parameters[i], resumed.parameters[i]));
+    }
+  }
+}
+
 TEST_CASE("a state of another optimizer is refused and changes nothing") {
   const auto make = maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
   auto run = start(make);

@@ -159,6 +159,16 @@ void visit_fields(torch::optim::LBFGSParamState& state, Fields& fields) {
   fields.optional("prev_loss", state.prev_loss());
 }
 
+/// Whether an optimizer can use the state: SGD cannot use a momentum of None,
+/// which Python saves before the first step with momentum.
+template <typename State>
+bool is_started(const State& /*state*/) {
+  return true;
+}
+inline bool is_started(const torch::optim::SGDParamState& state) {
+  return state.momentum_buffer().defined();
+}
+
 /// Whether a state's tensors have the shape of their parameter; in LBFGS, they
 /// belong to all parameters together.
 template <typename State>

@@ -352,9 +352,11 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
         where,
         parameters[i],
         detail::has_shape_of_parameter_v<typename Kind::State>);
-    auto& state = parsed.states.emplace_back();
-    state.first = parameters[i].unsafeGetTensorImpl();
-    detail::visit_fields(state.second, fields);
+    typename Kind::State state;
+    detail::visit_fields(state, fields);
+    if (detail::is_started(state)) {
+      parsed.states.emplace_back(parameters[i].unsafeGetTensorImpl(), state);
+    }
   }
   return parsed;
 }
