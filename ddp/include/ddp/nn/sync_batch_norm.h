@@ -101,7 +101,8 @@ TORCH_MODULE(SyncBatchNorm3d);
 /// unaffected. The conversion works wherever a module is stored (in members,
 /// Sequential, AnyModule), and persists across `to()`, `load` and `train()`. A
 /// second call replaces the group; a call with a group of one ends the
-/// synchronization.
+/// synchronization. After `net` is destroyed, the communicator exists until the
+/// next call or the end of the process.
 ///
 /// A `clone()` is not converted; convert the clone too. Unlike `SyncBatchNorm`,
 /// LibTorch's `forward` rejects a rank's batch of one value per channel, but it
