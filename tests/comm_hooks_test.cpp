@@ -228,6 +228,17 @@ RANKS_TEST("after its start post-local SGD averages within the host") {
       1e-5);
 }
 
+RANKS_TEST("post-local SGD averages within the host of each Reducer", 4) {
+  const auto hook = std::make_shared<PostLocalSGDHook>();
+  const auto own = torch::full({2}, static_cast<double>(group.rank()));
+  const auto pair = group.split(group.rank() / 2);
+  const auto of_pair = torch::full({2}, group.rank() < 2 ? 0.5 : 2.5);
+  REQUIRE(reduced(pair, hook, own).allclose(of_pair));
+  REQUIRE(reduced(group, hook, own).allclose(torch::full({2}, 1.5)));
+  REQUIRE(reduced(pair, hook, own).allclose(of_pair));
+  REQUIRE(hook->describe().find("subgroup of the host") != std::string::npos);
+}
+
 RANKS_TEST("post-local SGD goes on in the iteration of its state") {
   const auto make = [] {
     return std::make_shared<PostLocalSGDHook>(

@@ -23,12 +23,28 @@ ProcessGroup host_of(const ProcessGroup& group) {
 } // namespace
 
 struct DDP_LOCAL PostLocalSGDHook::Impl {
+  using Origin = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
+
+  const ProcessGroup& subgroup_of(const ProcessGroup& group) {
+    if (options.subgroup()) {
+      return *options.subgroup();
+    }
+    if (origin.lock() != group.c10d()) { // another Reducer
+      host = host_of(group);
+      origin = Origin(group.c10d());
+    }
+    return host;
+  }
+
   PostLocalSGDOptions options;
-  detail::StepCount steps;
+  detail::StepCount steps = {};
+  ProcessGroup host = {}; ///< the part of `origin` on this rank's host
+  /// Not owned: it ends with its Reducer.
+  Origin origin{c10::intrusive_ptr<c10d::ProcessGroup>()};
 };
 
 PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
-    : impl_(std::make_unique<Impl>(Impl{options, {}})) {
+    : impl_(std::make_unique<Impl>(Impl{options})) {
   DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
       "PostLocalSGDOptions: start_iteration is {}, expected 0 or more",
@@ -51,15 +67,16 @@ std::string PostLocalSGDHook::describe() const {
 c10::intrusive_ptr<c10::ivalue::Future> PostLocalSGDHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {
-  auto& options = impl_->options;
-  if (options.post_local_gradient_allreduce() && !options.subgroup()) {
-    options.subgroup(host_of(group)); // now: ranks may drift apart later
+  const auto& options = impl_->options;
+  const bool in_subgroup = options.post_local_gradient_allreduce();
+  if (in_subgroup) {
+    impl_->subgroup_of(group); // now: ranks may drift apart later
   }
   if (impl_->steps.before(bucket) < options.start_iteration()) {
     return detail::all_reduce_mean(bucket.buffer, group);
   }
-  return options.post_local_gradient_allreduce()
-      ? detail::all_reduce_mean(bucket.buffer, *options.subgroup())
+  return in_subgroup
+      ? detail::all_reduce_mean(bucket.buffer, impl_->subgroup_of(group))
       : detail::completed_future(bucket.buffer);
 }
 
