@@ -1,6 +1,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 
 namespace ddp::test::several_reducers_test {
@@ -21,6 +22,25 @@ RANKS_TEST("Reducers that share a backward do not wait for each other", 2) {
   }
   REQUIRE(a[0].grad().defined());
   REQUIRE(!a[1].grad().defined());
+}
+
+RANKS_TEST("Reducers that share a backward may compress gradients", 2) {
+  auto a = torch::ones({16, 16}, torch::requires_grad());
+  auto b = torch::ones({16, 16}, torch::requires_grad());
+  const auto options = [] {
+    return ReducerOptions().comm_hook(
+        std::make_shared<PowerSGDHook>(PowerSGDOptions().start_iteration(2)));
+  };
+  Reducer first({a}, group, options());
+  Reducer second({b}, group, options());
+  for (int step = 0; step < 4; ++step) {
+    // Ranks reach the two in different orders.
+    const auto loss =
+        group.rank() == 0 ? (a * (b * 2)).sum() : ((a * 2) * b).sum();
+    loss.backward();
+    REQUIRE(equal_on_all(group, a.grad()));
+    REQUIRE(equal_on_all(group, b.grad()));
+  }
 }
 
 RANKS_TEST("a net that gradients only pass through stays out of it") {

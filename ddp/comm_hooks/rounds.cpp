@@ -35,15 +35,16 @@ Future Rounds::run(
     Reduction reduction) {
   connect(group);
   const auto start = future_like(buffer);
+  const auto& its_group = own_ ? *own_ : group;
   // A callback of a future runs on a stream that waits for the value's stream.
   auto result = start->then(
-      [own = own_, reduction = std::move(reduction)](
+      [own = its_group, reduction = std::move(reduction)](
           c10::ivalue::Future& /*future*/) -> c10::IValue {
         const at::NoGradGuard no_grad;
         return guarded_reduction(reduction, own);
       },
       c10::TensorType::get());
-  if (own_.c10d() == origin_.c10d()) {
+  if (!own_) {
     start->markCompleted(buffer);
   } else {
     if (!thread_) {
@@ -54,15 +55,18 @@ Future Rounds::run(
   return result;
 }
 
-/// Connects again for another Reducer.
 void Rounds::connect(const ProcessGroup& group) {
-  if (connected_ && origin_.c10d() == group.c10d()) {
+  if (origin_.lock() == group.c10d()) {
     return;
   }
-  const bool on_thread = group.device().is_cpu() && group.backend() != "mpi";
-  own_ = on_thread ? group.duplicate() : group;
-  origin_ = group;
-  connected_ = true;
+  own_.reset();
+  if (group.device().is_cpu() && group.backend() != "mpi") {
+    own_ = group.duplicate();
+    if (own_->c10d() == group.c10d()) { // it cannot be reconnected
+      own_.reset();
+    }
+  }
+  origin_ = Origin(group.c10d());
 }
 
 } // namespace ddp::detail

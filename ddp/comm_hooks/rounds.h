@@ -3,6 +3,7 @@
 #include <c10/core/thread_pool.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer/buckets/futures.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <functional>
 #include <optional>
@@ -26,18 +27,24 @@ class Rounds {
 
   /// `reduction` gets the group to use, may wait for its collectives, and
   /// returns a tensor like `buffer`, which becomes the future's value. The
-  /// first call is collective.
+  /// first call for a Reducer connects.
   Future run(
       const at::Tensor& buffer,
       const ProcessGroup& group,
       Reduction reduction);
 
- private:
+  /// Collective in the first call for a Reducer. Hooks make this call in its
+  /// first backward pass, where ranks launch the buckets of all Reducers in one
+  /// order, unless a loaded state has divided the buckets.
   void connect(const ProcessGroup& group);
 
-  ProcessGroup origin_;
-  ProcessGroup own_;
-  bool connected_ = false;
+ private:
+  using Origin = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
+
+  /// Not owned: a failed Reducer's group ends with that Reducer, which the
+  /// other ranks wait for.
+  Origin origin_{c10::intrusive_ptr<c10d::ProcessGroup>()};
+  std::optional<ProcessGroup> own_; ///< the thread's connections
   /// The destructor waits for the reduction in progress, and drops the other
   /// reductions.
   std::optional<c10::ThreadPool> thread_;
