@@ -1,19 +1,12 @@
 // A rank whose group changes; this test replaces ddprun.
-#include <tests/support/failures.h>
-#include <tests/support/free_port.h>
+#include <tests/support/elastic_job.h>
 #include <tests/support/ivalue_text.h>
-#include <tests/support/shared_page.h>
 
-#include <common/elastic_page.h>
 #include <ddp/ddp.h>
 #include <ddp/environment/environment.h>
 #include <ddp/failure/elastic_pause.h>
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <nlohmann/json.hpp>
-
-#include <climits>
 
 namespace ddp::test::elastic_test {
 
@@ -21,92 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int64_t kSteps = 400;
-
-void wake(std::atomic<uint32_t>& futex) {
-  syscall(SYS_futex, &futex, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-/// Ranks, some of which start later, and their rendezvous.
-class Job {
- public:
-  Job(int size, const std::function<void()>& body, const char* backend)
-      : commands_(commands_of_ranks(size, body, {{"DDP_BACKEND", backend}})) {}
-
-  /// Whether this is the test's first process; ranks end in the constructor.
-  bool is_here() const {
-    return !commands_.empty();
-  }
-  ElasticPage& page(size_t which) {
-    return (*members_.at(which).page)->elastic;
-  }
-  Process& process(size_t which) {
-    return *members_.at(which).process;
-  }
-
-  void start(int rank, int size, const Environment& more = {}) {
-    auto command = commands_.at(members_.size());
-    command.environment.insert(more.begin(), more.end());
-    members_.push_back({std::make_unique<SharedPage<RankPage>>(), nullptr});
-    auto& page = (*members_.back().page)->elastic;
-    page.loss_patience = page.step_patience = 30000;
-    auto& variables = command.environment;
-    variables["RANK"] = std::to_string(rank);
-    variables["WORLD_SIZE"] = std::to_string(size);
-    variables["LOCAL_RANK"] = std::to_string(members_.size() - 1);
-    variables["MASTER_PORT"] = std::to_string(port_);
-    variables["DDP_HEARTBEAT_FD"] = members_.back().page->descriptor();
-    members_.back().process = std::make_unique<Process>(command);
-  }
-
-  void ask(const std::vector<size_t>& members) {
-    for (const auto each : members) {
-      REQUIRE(becomes_true([&] { return page(each).elastic == 1; }, kLong));
-      ++page(each).asked;
-      wake(page(each).asked);
-    }
-  }
-  void wait_for_pause(const std::vector<size_t>& members) {
-    for (const auto each : members) {
-      const auto& own = page(each);
-      REQUIRE(becomes_true([&] { return own.paused == own.asked; }, kLong));
-    }
-    port_ = free_port();
-  }
-  void go_on(size_t which, int rank, int size) {
-    auto& page = this->page(which);
-    const auto text = c10::str(
-        "RANK=", rank, "\nWORLD_SIZE=", size, "\nMASTER_PORT=", port_, "\n");
-    std::strcpy(page.variables, text.c_str());
-    page.over = page.asked.load();
-    wake(page.over);
-  }
-  /// Two ranks train, pause, and form a group again.
-  void train_and_regroup() {
-    start(0, 2);
-    start(1, 2);
-    REQUIRE(process(0).wait_for("trains.", kLong));
-    ask({0, 1});
-    wait_for_pause({0, 1});
-    go_on(0, 0, 2);
-    go_on(1, 1, 2);
-  }
-
-  void require_end(const std::vector<size_t>& members, const char* text) {
-    for (const auto each : members) {
-      INFO("process " << each);
-      REQUIRE_THAT(output_of(process(each).finish(kLong)), Has(text));
-    }
-  }
-
- private:
-  struct Member {
-    std::unique_ptr<SharedPage<RankPage>> page;
-    std::unique_ptr<Process> process;
-  };
-  std::vector<Command> commands_;
-  int port_ = free_port();
-  std::vector<Member> members_;
-};
 
 void say(const std::string& text) {
   const auto line = text + "\n";
@@ -192,7 +99,7 @@ TEST_CASE("what the function throws is the caller's") {
 
 TEST_CASE("ranks go on in a larger group, at the same step") {
   for (const auto* backend : {"gloo", "shm"}) {
-    Job job(
+    ElasticJob job(
         4, [] { train(); }, backend);
     if (!job.is_here()) {
       continue;
@@ -216,7 +123,7 @@ TEST_CASE("ranks go on in a larger group, at the same step") {
 TEST_CASE("ranks go on without one that died or hangs") {
   for (const auto* backend : {"gloo", "shm"}) {
     for (const int signal : {SIGKILL, SIGSTOP}) {
-      Job job(
+      ElasticJob job(
           4, [&] { train(signal == SIGKILL ? 3 : 1); }, backend);
       if (!job.is_here()) {
         continue;
@@ -242,7 +149,7 @@ TEST_CASE("ranks go on without one that died or hangs") {
 }
 
 TEST_CASE("a record of DDP_DEBUG is that of the new rank") {
-  Job job(
+  ElasticJob job(
       3,
       [] {
         int calls = 0;
@@ -285,7 +192,7 @@ TEST_CASE("a record of DDP_DEBUG is that of the new rank") {
 }
 
 TEST_CASE("a change in place after a commit was loaded is not committed") {
-  Job job(
+  ElasticJob job(
       2,
       [] {
         int calls = 0;
@@ -329,7 +236,7 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
 }
 
 TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
-  Job job(
+  ElasticJob job(
       2,
       [] {
         int calls = 0;
@@ -372,7 +279,7 @@ TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
 }
 
 TEST_CASE("nodes that come too late find the training finished") {
-  Job job(
+  ElasticJob job(
       3,
       [] {
         int calls = 0;
