@@ -29,9 +29,13 @@ done
 # Other generators and folders than the tests' own.
 cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
   -DDDP_BUILD_TESTS=OFF -DDDP_BUILD_EXAMPLES=OFF -DDDP_BUILD_BENCH=OFF \
-  -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/p/lib
+  -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/p/lib \
+  -DCMAKE_INSTALL_LIBEXECDIR=lib
 grep -q '/ddp-checkpoint.dir/all: CMakeFiles/ddp.dir/all' \
   "$work/make/CMakeFiles/Makefile2" ||
   { echo 'Make may link ddp-checkpoint before it has the library'; exit 1; }
 grep -qxF 'libdir=${prefix}/lib' "$work/make/ddp.pc" ||
   { echo 'ddp.pc joins the prefix and an absolute folder'; exit 1; }
+grep -qF 'DDP_HELPERS=\"../lib/ddp\"' \
+  "$work/make/launcher/CMakeFiles/ddprun_core.dir/flags.make" ||
+  { echo 'ddprun looks for its helpers in another folder'; exit 1; }

@@ -73,9 +73,14 @@ void fail(const std::function<void()>& what) {
   group.barrier();
 }
 
-/// The chosen rank fails; the others never wait for it and ignore SIGTERM.
-void fail_beside_the_deaf() {
-  std::signal(SIGTERM, SIG_IGN);
+void save_and_end(int /*signal*/) {
+  _exit(write(1, "saved\n", 6) == 6 ? 0 : 1);
+}
+
+/// The chosen rank fails; the others never wait for it, and do `on_request` at
+/// SIGTERM.
+void fail_beside(void (*on_request)(int)) {
+  std::signal(SIGTERM, on_request);
   auto group = ddp::init_process_group();
   group.barrier();
   if (is_chosen()) {
@@ -86,20 +91,16 @@ void fail_beside_the_deaf() {
   }
 }
 
-/// The chosen rank fails; the others take a while to save when asked to end.
+void fail_beside_the_deaf() {
+  fail_beside(SIG_IGN);
+}
+
+/// The others take a while to save.
 void fail_beside_the_slow() {
-  std::signal(SIGTERM, [](int) {
+  fail_beside([](int signal) {
     sleep(1);
-    _exit(write(1, "saved\n", 6) == 6 ? 0 : 1);
+    save_and_end(signal);
   });
-  auto group = ddp::init_process_group();
-  group.barrier();
-  if (is_chosen()) {
-    throw std::runtime_error("no data");
-  }
-  for (;;) {
-    pause();
-  }
 }
 
 /// Rank 1 fails, which makes rank 0 fail; rank 1 ends after rank 0.
@@ -181,7 +182,7 @@ void say_when_asked() {
       }
     });
   }
-  std::signal(SIGUSR1, [](int) { _exit(write(1, "saved\n", 6) == 6 ? 0 : 1); });
+  std::signal(SIGUSR1, save_and_end);
   show_place();
 }
 
