@@ -350,7 +350,7 @@ TEST_CASE("a rank 0 that is not on a Slurm step's first host ends in time") {
         REQUIRE_THROWS_WITH(
             init_process_group(
                 ProcessGroupOptions().timeout(std::chrono::seconds(2))),
-            Has("could not serve the store"));
+            Has("could not serve the store", "If not, set MASTER_ADDR"));
       });
   REQUIRE(outcomes[0].seconds.count() < 15);
 }

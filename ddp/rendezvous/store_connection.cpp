@@ -190,6 +190,10 @@ StorePtr connect_to_store(
     }
     return keys;
   } catch (const std::exception& error) {
+    const std::string question = environment.port_count > 1
+        ? " (does rank 0 run on the Slurm step's first host? If not, set "
+          "MASTER_ADDR and MASTER_PORT)"
+        : " (is MASTER_ADDR this host's, and MASTER_PORT free?)";
     DDP_THROW(
         DistNetworkError,
         "rank {} of {}{}{}{}: {}",
@@ -198,7 +202,7 @@ StorePtr connect_to_store(
         is_server ? " could not serve the store at "
                   : " could not reach rank 0's store at ",
         place(environment, address),
-        is_server ? " (is MASTER_ADDR this host's, and MASTER_PORT free?)"
+        is_server ? question
                   : c10::str(
                         " within ",
                         timeout.count() / 1000.0,
