@@ -1,5 +1,6 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 
 #include <ddp/environment/environment.h>
 #include <ddp/rendezvous/host.h>
