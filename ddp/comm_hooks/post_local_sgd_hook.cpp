@@ -5,6 +5,8 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/futures.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include <algorithm>
 
 namespace ddp {
