@@ -5,6 +5,7 @@
 #include <checkpoint/prepared_file.h>
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>
+#include <common/text.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/failure/heartbeat.h>
@@ -65,9 +66,8 @@ IncompatibleKeys load_checkpoint(
     broadcast_module_state(detail::unwrapped(module), group);
     if (!options.strict()) { // only rank 0 knows the keys
       keys = {
-          detail::split_lines(
-              group.broadcast(detail::join_lines(keys.missing_keys))),
-          detail::split_lines(
+          split_lines(group.broadcast(detail::join_lines(keys.missing_keys))),
+          split_lines(
               group.broadcast(detail::join_lines(keys.unexpected_keys)))};
     }
   }

@@ -31,15 +31,23 @@ bool skip_word_and_colon(std::string_view* text) {
   return found;
 }
 
-} // namespace
-
-std::vector<std::string> split_list(const std::string& text) {
+std::vector<std::string> split_at(char separator, const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
+  for (std::string part; std::getline(stream, part, separator);) {
     parts.push_back(part);
   }
   return parts;
+}
+
+} // namespace
+
+std::vector<std::string> split_lines(const std::string& text) {
+  return split_at('\n', text);
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  return split_at(',', text);
 }
 
 std::vector<int> parse_number_list(const std::string& text) {

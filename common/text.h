@@ -7,6 +7,9 @@
 
 namespace ddp {
 
+/// The lines of `text`, without their newlines.
+std::vector<std::string> split_lines(const std::string& text);
+
 /// The parts of a list such as "0,2,GPU-1". An empty part at the end is
 /// ignored.
 std::vector<std::string> split_list(const std::string& text);

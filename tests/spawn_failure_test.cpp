@@ -197,35 +197,70 @@ TEST_CASE("a signal that is sent twice at once, as by timeout, is one") {
   }
 }
 
-TEST_CASE("what a terminal's key sends to all is not passed on as well") {
-  const FileDescriptor terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (!terminal || grantpt(terminal.get()) != 0 ||
-      unlockpt(terminal.get()) != 0) {
-    skip("there is no pseudo-terminal");
+/// A program whose spawn's workers do not end, on a terminal of its own.
+struct OnTerminal {
+  OnTerminal()
+      : terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)),
+        process(command()) {
+    REQUIRE(process.wait_for("rank 0 of process ", kLong));
+    const auto setsid = std::to_string(process.pid());
+    std::ifstream("/proc/" + setsid + "/task/" + setsid + "/children") >>
+        program;
+    REQUIRE(program > 0);
   }
-  auto command = spawned({"1", "stubborn"});
-  command.arguments.insert(
-      command.arguments.begin(),
-      {"bash",
-       "-c",
-       "exec setsid --ctty --wait \"$@\" <\"$0\"",
-       ptsname(terminal.get())});
-  Process process(command);
-  REQUIRE(process.wait_for("rank 0 of process ", kLong));
-  const auto setsid = std::to_string(process.pid());
+
+  Command command() const {
+    if (!terminal || grantpt(terminal.get()) != 0 ||
+        unlockpt(terminal.get()) != 0) {
+      skip("there is no pseudo-terminal");
+    }
+    auto result = spawned({"1", "stubborn"});
+    result.arguments.insert(
+        result.arguments.begin(),
+        {"bash",
+         "-c",
+         "exec setsid --ctty --wait \"$@\" <\"$0\"",
+         ptsname(terminal.get())});
+    return result;
+  }
+
+  FileDescriptor terminal;
+  Process process;
   pid_t program = 0;
-  std::ifstream("/proc/" + setsid + "/task/" + setsid + "/children") >> program;
-  REQUIRE(program > 0);
+};
+
+TEST_CASE("what a terminal's key sends to all is not passed on as well") {
+  OnTerminal on;
   const auto press_ctrl_c = [&] {
-    CHECK(write_all(terminal.get(), "\x03") == 0);
+    CHECK(write_all(on.terminal.get(), "\x03") == 0);
   };
-  REQUIRE(kill(program, SIGSTOP) == 0); // or the signals could merge
+  REQUIRE(kill(on.program, SIGSTOP) == 0); // or the signals could merge
   press_ctrl_c();
-  REQUIRE(process.wait_for("asked\n", kLong));
-  REQUIRE(kill(program, SIGCONT) == 0);
-  CHECK_FALSE(process.wait_for("asked\nasked\n", std::chrono::seconds(1)));
+  REQUIRE(on.process.wait_for("asked\n", kLong));
+  REQUIRE(kill(on.program, SIGCONT) == 0);
+  CHECK_FALSE(on.process.wait_for("asked\nasked\n", std::chrono::seconds(1)));
   press_ctrl_c(); // which kills
-  process.finish(kLong);
+  on.process.finish(kLong);
+}
+
+TEST_CASE("a terminal that closes, and its shell, ask once") {
+  for (const bool shell_first : {true, false}) {
+    OnTerminal on;
+    const auto start = Clock::now();
+    for (const bool by_shell : {shell_first, !shell_first}) {
+      if (by_shell) {
+        REQUIRE(kill(on.program, SIGHUP) == 0);
+      } else {
+        on.terminal.reset();
+      }
+      REQUIRE(on.process.wait_for("asked\n", kLong));
+    }
+    REQUIRE(kill(on.program, SIGUSR1) == 0); // makes the worker save, and end
+    const auto outcome = on.process.finish(kLong);
+    if (Clock::now() - start < std::chrono::seconds(2)) {
+      CHECK_THAT(outcome.output, Has("saved"));
+    }
+  }
 }
 
 } // namespace ddp::test::spawn_failure_test

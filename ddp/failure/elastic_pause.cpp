@@ -2,6 +2,7 @@
 
 #include <c10/util/env.h>
 #include <common/elastic_page.h>
+#include <common/text.h>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <sstream>
 #include <string>
 
 namespace ddp::detail::elastic_pause {
@@ -90,8 +90,7 @@ void make() {
   for (uint32_t over = shared.over; over != number; over = shared.over) {
     sleep_on(shared.over, over, kLongest);
   }
-  std::istringstream lines(shared.variables);
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : split_lines(shared.variables)) {
     const auto end = line.find('=');
     // Not setenv(): an abandoned thread of an earlier pause may read variables.
     c10::utils::set_env(line.substr(0, end).c_str(), line.c_str() + end + 1);

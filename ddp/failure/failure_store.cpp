@@ -2,6 +2,7 @@
 
 #include <common/host_name.h>
 #include <common/poll_until.h>
+#include <common/text.h>
 #include <ddp/failure/failure_store_connection.h>
 #include <ddp/support/no_dns_guard.h>
 
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 
 namespace ddp::detail {
 namespace {
@@ -101,8 +101,7 @@ std::optional<Failure> to_failure(const std::string& line) {
 std::vector<std::optional<Failure>> read_list(c10d::Store& store) {
   std::vector<std::optional<Failure>> lines;
   if (store.check({kList})) {
-    std::istringstream list(get(store, kList));
-    for (std::string line; std::getline(list, line);) {
+    for (const auto& line : split_lines(get(store, kList))) {
       lines.push_back(to_failure(line));
     }
   }

@@ -1,5 +1,6 @@
 #include <ddp/module_state.h>
 
+#include <common/text.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
@@ -14,7 +15,6 @@ namespace {
 using detail::join_lines;
 using detail::kMaxDifferences;
 using detail::name_ranks;
-using detail::split_lines;
 using Ranks = std::vector<int64_t>;
 
 uint64_t text_hash(const std::string& text) {

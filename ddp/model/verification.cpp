@@ -1,5 +1,6 @@
 #include <ddp/module_state.h>
 
+#include <common/text.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
@@ -12,7 +13,6 @@ namespace ddp {
 namespace {
 
 using detail::join_lines;
-using detail::split_lines;
 
 using Lines = std::vector<std::string>;
 

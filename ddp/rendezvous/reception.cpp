@@ -1,11 +1,12 @@
 #include <ddp/rendezvous/reception.h>
 
+#include <common/text.h>
+
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 #include <exception>
-#include <sstream>
 #include <utility>
 
 namespace ddp::detail {
@@ -103,9 +104,9 @@ void Reception::answer(int64_t r) {
     return;
   }
   const auto numbers = lobby_->get_to_str(key);
-  std::istringstream added(
-      numbers.substr(std::min(answered_[r].size(), numbers.size())));
-  for (std::string number; std::getline(added, number);) {
+  const auto added =
+      numbers.substr(std::min(answered_[r].size(), numbers.size()));
+  for (const auto& number : split_lines(added)) {
     lobby_->set(answer_key(number), attempt_);
   }
   answered_[r] = numbers;

@@ -1,6 +1,6 @@
 #include <ddp/spawn/spawned_workers.h>
 
-#include <ddp/process_group/agreement/rank_report.h>
+#include <common/text.h>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -216,8 +216,11 @@ void SpawnedWorkers::sleep() const {
 }
 
 void SpawnedWorkers::take_signals() {
-  while (const int signal = signals_.next()) {
+  while (int signal = signals_.next()) {
     const int number = std::abs(signal);
+    if (number == SIGHUP) { // a closed terminal may tell this process alone
+      signal = number;
+    }
     Supervisor::Signals passed{number};
     if (ends_program(number)) {
       const auto now = steady_clock::now();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include <common/text.h>
 #include <launcher/output/shared_errors.h>
@@ -14,15 +13,6 @@ constexpr size_t kReasonLines = 12;
 constexpr size_t kStackFrames = 12;
 constexpr size_t kErrorLines = 5;
 constexpr size_t kHangFrames = 6;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 // Replaces characters that would move a terminal's cursor or change its colors.
 std::string without_controls(std::string line) {
@@ -130,9 +120,10 @@ std::string others(const JobReport& report) {
 }
 
 std::string explain(const RankEnd& end) {
-  std::string text = section("reason", lines_of(reason_of(end)), kReasonLines);
+  std::string text =
+      section("reason", split_lines(reason_of(end)), kReasonLines);
   if (end.error) {
-    text += section("stack", lines_of(end.error->stack), kStackFrames);
+    text += section("stack", split_lines(end.error->stack), kStackFrames);
   }
   if (text.empty() && !end.last_lines.empty()) {
     const auto& all = end.last_lines;
@@ -178,7 +169,7 @@ std::string timeout_text(const JobReport& report) {
     }
     text += "\n  " + name(end) + ":" + where.substr(1);
     if (end.error) {
-      text += section("  stack", lines_of(end.error->stack), kHangFrames);
+      text += section("  stack", split_lines(end.error->stack), kHangFrames);
     }
   }
   return text;

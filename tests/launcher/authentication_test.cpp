@@ -2,6 +2,7 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/skip.h>
 
+#include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
 #include <tests/launcher/launched_job.h>
 
@@ -23,7 +24,7 @@ TEST_CASE("the MAC is Python's for texts and keys of any length", "[unit]") {
   if (python.exit_code == 127) {
     skip("there is no python3");
   }
-  const auto lines = lines_of(python.output);
+  const auto lines = split_lines(python.output);
   REQUIRE(lines.size() == 301);
   for (int n = 0; n <= 300; ++n) {
     std::string key;

@@ -1,6 +1,7 @@
 // PET_ variables.
 #include <tests/support/catch_plain.h>
 
+#include <common/text.h>
 #include <launcher/cli/options/option_table.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/option_parsing.h>
@@ -103,7 +104,7 @@ TEST_CASE("what an option stores has a row in the docs", "[unit]") {
 
 TEST_CASE("help fits a terminal", "[unit]") {
   size_t longest = 0;
-  for (const std::string& line : lines_of(parse({"--help"}).answer)) {
+  for (const std::string& line : split_lines(parse({"--help"}).answer)) {
     longest = std::max(longest, line.size());
   }
   CHECK(longest <= 80);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <common/text.h>
 #include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
@@ -16,7 +17,7 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
       shell("--nproc-per-node 4", "[ $RANK != 2 ] || exit 3; exec sleep 60");
   CHECK(job.wait() == 3);
   CHECK(Clock::now() - before < std::chrono::seconds(10));
-  const auto lines = lines_of(job.err());
+  const auto lines = split_lines(job.err());
   REQUIRE(lines.size() == 2); // readable at a glance
   CHECK_THAT(lines[0], Has("ddprun: rank 2 (pid "));
   CHECK_THAT(lines[0], Has(") exited with code 3 after "));
@@ -36,7 +37,7 @@ TEST_CASE("a signal that kills a rank is named", "[failure]") {
 TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
   LaunchedJob job = shell("", "exit 255");
   CHECK(job.wait() == 255);
-  CHECK(lines_of(job.err()).size() == 1);
+  CHECK(split_lines(job.err()).size() == 1);
 }
 
 TEST_CASE("of two failures the earlier is reported", "[failure]") {
@@ -185,7 +186,7 @@ TEST_CASE("a helper that is always killed is given up", "[failure]") {
   const auto outcome = run(Command{line, {}}, kLong);
   CHECK(outcome.exit_code == 124);
   CHECK_THAT(outcome.output, Has("was killed by signal 9"));
-  CHECK(lines_of(read_text(starts)).size() < 20);
+  CHECK(split_lines(read_text(starts)).size() < 20);
 }
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {

@@ -271,13 +271,4 @@ pid_t parent_of(pid_t pid) {
   return state_of(pid).second;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
-
 } // namespace ddp::test

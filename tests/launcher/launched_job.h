@@ -116,7 +116,4 @@ void wait_for_state(pid_t pid, const std::string& states);
 /// The parent of this process; 0 if there is none.
 pid_t parent_of(pid_t pid);
 
-/// The lines of `text`, in order.
-std::vector<std::string> lines_of(const std::string& text);
-
 } // namespace ddp::test

@@ -3,6 +3,7 @@
 
 #include <sys/mount.h>
 
+#include <common/text.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/multiplexer_fixture.h>
 #include <tests/support/skip.h>
@@ -92,7 +93,7 @@ TEST_CASE("raw ranks write to ddprun's own streams", "[output]") {
       "--nproc-per-node 2 --output raw",
       "readlink /proc/$PPID/fd/1; readlink /proc/self/fd/1");
   CHECK(job.wait() == 0);
-  const auto lines = lines_of(job.out());
+  const auto lines = split_lines(job.out());
   REQUIRE(lines.size() == 4);
   for (const std::string& line : lines) {
     CHECK(line == lines[0]);
@@ -106,7 +107,7 @@ TEST_CASE("the report comes last, also behind a slow reader", "[output]") {
       "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done; "
       "[ $RANK = 0 ] && exec sleep 60; exit 3");
   CHECK(job.wait() == 3);
-  const auto lines = lines_of(job.err());
+  const auto lines = split_lines(job.err());
   REQUIRE(lines.size() > 7);
   CHECK_THAT(lines[lines.size() - 7], Has("ddprun: rank 1 (pid "));
   CHECK(lines[lines.size() - 6] == "  stderr: line 19995");

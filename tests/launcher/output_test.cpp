@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <common/text.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
@@ -12,7 +13,7 @@ namespace ddp::test::output_test {
 void check_lines(const std::string& text, int ranks, int count, int odd) {
   std::vector<int> next(static_cast<size_t>(ranks), odd);
   const std::regex form("\\[(\\d+)\\] rank (\\d+) line (\\d+) (x*) end");
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string& line : split_lines(text)) {
     if (line.rfind("ddprun: ", 0) == 0) {
       continue;
     }

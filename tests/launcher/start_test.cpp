@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <common/processors.h>
+#include <common/text.h>
 #include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
@@ -203,7 +204,7 @@ TEST_CASE("a program that cannot run is named", "[start]") {
         {{{"PATH", folder.path()}, {"OMP_NUM_THREADS", "1"}}});
     CAPTURE(program, job.err());
     CHECK(job.wait() == code);
-    CHECK(lines_of(job.err()).size() == 1);
+    CHECK(split_lines(job.err()).size() == 1);
     CHECK_THAT(job.err(), Has(program));
     CHECK(job.out().empty());
   };
@@ -220,7 +221,7 @@ TEST_CASE("a program that cannot run is named", "[start]") {
 TEST_CASE("wrong usage exits with 2", "[start]") {
   LaunchedJob job(words("--nproc-per-node none WORKER"));
   CHECK(job.wait() == 2);
-  CHECK(lines_of(job.err()).size() == 1);
+  CHECK(split_lines(job.err()).size() == 1);
   LaunchedJob help({"--help"});
   CHECK(help.wait() == 0);
   CHECK_THAT(help.out(), Has("--grace"));

@@ -175,7 +175,7 @@ void end_when_asked() {
 }
 
 void say_when_asked() {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
     std::signal(number, [](int) {
       if (write(1, "asked\n", 6) != 6) {
         _exit(1);

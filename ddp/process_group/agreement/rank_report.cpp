@@ -14,15 +14,6 @@ std::string join_lines(const std::vector<std::string>& lines) {
   return text;
 }
 
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
-
 std::string name_ranks(const std::vector<int64_t>& ranks) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < ranks.size();) {

@@ -15,8 +15,6 @@ constexpr size_t kMaxDifferences = 8;
 /// Joins the lines into one string to send, each followed by a newline.
 std::string join_lines(const std::vector<std::string>& lines);
 
-std::vector<std::string> split_lines(const std::string& text);
-
 /// Formats ranks in ascending order: "rank 2", "ranks 0, 1 and 3", "ranks 0-2
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include <common/text.h>
 #include <launcher/cli/options/option_values.h>
 
 namespace ddp {
@@ -183,8 +184,7 @@ std::vector<CommandOption> read_table() {
   constexpr char heading_end[] = " | |";
   std::vector<CommandOption> options;
   std::string group;
-  std::istringstream rows(kOptionRows);
-  for (std::string row; std::getline(rows, row);) {
+  for (const auto& row : split_lines(kOptionRows)) {
     const size_t heading = row.rfind(heading_end);
     if (row.rfind("| `", 0) == 0) {
       options.push_back(option_in(row.substr(2, row.size() - 4), group));

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <sstream>
 #include <thread>
 
 #include <poll.h>
@@ -296,11 +295,7 @@ void LogHelper::keep_last_will(const std::string& text) {
 
 void LogHelper::watch(const std::string& members) {
   alive_at_ = Clock::now();
-  watched_.clear();
-  std::istringstream lines(members);
-  for (std::string member; std::getline(lines, member);) {
-    watched_.push_back(member);
-  }
+  watched_ = split_lines(members);
 }
 
 void LogHelper::beat() {
