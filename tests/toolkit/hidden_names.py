@@ -55,7 +55,7 @@ def encloses(outer, inner):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    sources = [root / name for name in sys.argv[2].split(";")
+    sources = [root / name for name in sys.argv[2:]
                if name.endswith(".cpp")]
     assert sources
     headers = {}
