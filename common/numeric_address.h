@@ -19,6 +19,11 @@ inline std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
+/// Whether a numeric address means the local host, on any host.
+inline bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
+
 /// The local address from which this host reaches the numeric address
 /// `address`, and at which the other host can reach this one; empty if there is
 /// no route. Queries only the routing table, and sends nothing.

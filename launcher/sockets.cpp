@@ -1,23 +1,25 @@
 #include <launcher/sockets.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <common/address_list.h>
+#include <common/connection.h>
 #include <common/scheduler/launch_error.h>
 
 namespace ddp {
 namespace {
 
 using detail::AddressList;
+using detail::connect_within;
 using detail::look_up;
 
-constexpr int kConnectMilliseconds = 2000;
+constexpr std::chrono::seconds kConnectTimeout(2);
 
 // The address of a socket or its peer.
 SocketAddress numeric_address(
@@ -53,29 +55,9 @@ std::optional<Listener> try_listener(const addrinfo& address) {
   return Listener{std::move(listener), local_address(fd).port};
 }
 
-FileDescriptor try_connect(const addrinfo& address) {
-  FileDescriptor connection(
-      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const int fd = connection.get();
-  int error = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    error = ETIMEDOUT;
-    socklen_t size = sizeof error;
-    pollfd connecting{fd, POLLOUT, 0};
-    if (poll(&connecting, 1, kConnectMilliseconds) == 1) {
-      getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-  }
-  if (error != 0) {
-    connection.reset();
-  }
-  errno = error;
-  return connection;
-}
-
 // Sets errno if there is none.
 std::optional<Route> try_route(const addrinfo& address) {
-  const auto connection = try_connect(address);
+  const auto connection = connect_within(address, kConnectTimeout);
   if (!connection) {
     return std::nullopt;
   }

@@ -281,21 +281,27 @@ void become_task_of_slurm() {
   }
 }
 
+int port_of_slurm_job(const std::string& job) {
+  return 61440 + std::stoi(job) * 8 % 4088;
+}
+
+/// A job whose first two ports are free.
+std::string free_slurm_job() {
+  for (int number = 1000000 + getpid();; ++number) {
+    const auto job = std::to_string(number);
+    const int port = port_of_slurm_job(job);
+    if (is_free(port) && is_free(port + 1)) {
+      return job;
+    }
+  }
+}
+
 TEST_CASE("tasks of a Slurm step find each other among other programs") {
   // Another job's store has the first port, and a server that never answers has
   // the second.
   const bool starter = !std::getenv("DDP_TEST_CALL");
-  const auto port_of = [](int job) { return 61440 + job * 8 % 4088; };
-  const auto is_taken = [&](int job) {
-    return !is_free(port_of(job)) || !is_free(port_of(job) + 1);
-  };
-  int number =
-      starter ? 1000000 + getpid() : std::stoi(std::getenv("SLURM_JOB_ID"));
-  while (starter && is_taken(number)) {
-    ++number;
-  }
-  const auto job = std::to_string(number);
-  const auto port = port_of(number);
+  const auto job = starter ? free_slurm_job() : std::getenv("SLURM_JOB_ID");
+  const auto port = port_of_slurm_job(job);
   c10::intrusive_ptr<c10d::Store> other;
   int mute = -1;
   if (starter) {
@@ -333,15 +339,23 @@ std::map<std::string, std::string> step_on_two_hosts(
 }
 
 TEST_CASE("tasks of a Slurm step meet at an IPv6 address") {
-  try {
-    close(detail::listen_at("::1", 0));
-  } catch (const c10::DistNetworkError&) {
-    skip("no IPv6");
+  // Another program has the first port, but only of this address.
+  auto variables = step_on_two_hosts("0::1", 3);
+  int other = -1;
+  if (!std::getenv("DDP_TEST_CALL")) {
+    variables["SLURM_JOB_ID"] = free_slurm_job();
+    try {
+      other = detail::listen_at(
+          "::1", port_of_slurm_job(variables["SLURM_JOB_ID"]));
+    } catch (const c10::DistNetworkError&) {
+      skip("no IPv6");
+    }
   }
-  ranks(3, RankOptions().environment(step_on_two_hosts("0::1", 3)), [] {
+  ranks(3, RankOptions().environment(variables), [] {
     become_task_of_slurm();
     init_process_group().barrier();
   });
+  close(other);
 }
 
 TEST_CASE("a rank 0 that is not on a Slurm step's first host ends in time") {

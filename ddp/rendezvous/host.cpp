@@ -1,7 +1,7 @@
 #include <ddp/rendezvous/host.h>
 
 #include <common/address_list.h>
-#include <common/file_descriptor.h>
+#include <common/connection.h>
 #include <common/host_name.h>
 #include <common/numeric_address.h>
 #include <common/poll_until.h>
@@ -9,7 +9,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,33 +20,6 @@ namespace ddp::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Connects a non-blocking socket; on failure, `errno` has the reason. The
-/// kernel alone would try for two minutes if a firewall drops packets.
-bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
-  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
-    return true;
-  }
-  if (errno != EINPROGRESS) {
-    return false;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  const auto patience = std::clamp<int64_t>(left.count(), 0, INT_MAX);
-  pollfd event{fd, POLLOUT, 0};
-  int error = ETIMEDOUT;
-  socklen_t length = sizeof(error);
-  if (poll(&event, 1, static_cast<int>(patience)) > 0) {
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-  }
-  errno = error;
-  return error == 0;
-}
-
-FileDescriptor probing_socket(const addrinfo& to) {
-  return FileDescriptor(
-      socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
 
 } // namespace
 
@@ -87,10 +59,6 @@ std::string resolve(
   }
 }
 
-bool is_loopback(const std::string& address) {
-  return address.rfind("127.", 0) == 0 || address == "::1";
-}
-
 bool means_this_host(const std::string& host) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1";
 }
@@ -103,8 +71,7 @@ void wait_for_listener(
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   for (GrowingBackoff pauses(std::chrono::milliseconds(200));;) {
-    const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
-    if (probe && connect_until(probe.get(), *list, deadline)) {
+    if (status == 0 && connect_within(*list, deadline - Clock::now())) {
       return;
     }
     const std::string reason = std::strerror(errno);
@@ -120,10 +87,8 @@ bool answers(
     std::chrono::milliseconds timeout) {
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
-  const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
-  return probe &&
-      (connect_until(probe.get(), *list, Clock::now() + timeout) ||
-       errno == ECONNREFUSED);
+  return status == 0 &&
+      (connect_within(*list, timeout) || errno == ECONNREFUSED);
 }
 
 int listen_at(const std::string& address, int64_t port) {
@@ -156,11 +121,8 @@ int listen_at(const std::string& address, int64_t port) {
 }
 
 int listen_on_all_interfaces(int64_t port) {
-  try {
-    return listen_at("::", port);
-  } catch (const c10::DistNetworkError&) { // such as a kernel without IPv6
-    return listen_at("0.0.0.0", port);
-  }
+  const FileDescriptor probe(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return listen_at(probe ? "::" : "0.0.0.0", port); // if the kernel has IPv6
 }
 
 int64_t port_of(int descriptor) {

@@ -19,9 +19,6 @@ std::string host_identity();
 /// for `timeout` if shorter. Throws `c10::DistNetworkError`.
 std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
-/// Whether a numeric address means the local host, on any host.
-bool is_loopback(const std::string& address);
-
 /// Whether a name or address means the local host, on any host.
 bool means_this_host(const std::string& host);
 

@@ -1,5 +1,7 @@
 #include <ddp/rendezvous/store_connection.h>
 
+#include <common/address_list.h>
+#include <common/connection.h>
 #include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/support/detached_task.h>
@@ -94,7 +96,11 @@ StorePtr open_if_ours(
     const std::string& address,
     int64_t port) {
   try {
-    wait_for_listener(address, port, milliseconds(0));
+    int error = 0;
+    const auto list = look_up(address, port, AI_NUMERICHOST, &error);
+    if (error != 0 || !connect_within(*list, kAnswerTime)) {
+      return nullptr;
+    }
     auto store = join(address, port, kAnswerTime);
     const auto keys =
         c10::make_intrusive<c10d::PrefixStore>(environment.attempt, store);

@@ -21,6 +21,7 @@ namespace {
 
 using detail::address_towards;
 using detail::host_name;
+using detail::is_loopback;
 using detail::look_up;
 using detail::numeric_address;
 using Addresses = std::vector<std::string>;
@@ -74,10 +75,6 @@ Addresses addresses_by(const std::string& host, int flags) {
 std::string normalized(const std::string& address) {
   const Addresses found = addresses_by(address, AI_NUMERICHOST);
   return found.empty() ? "" : found.front();
-}
-
-bool is_loopback(const std::string& address) {
-  return address.compare(0, 4, "127.") == 0 || address == "::1";
 }
 
 bool is_here(const std::string& host, const Addresses& addresses) {

@@ -11,7 +11,7 @@ import sys
 import time
 
 from hosts import Hosts, command, enter_namespaces
-from job import Job, mpirun, ranks
+from job import Job, Process, mpirun, ranks
 
 # Each wait is bounded by DDP_TIMEOUT; START covers the ranks' start besides.
 TIMEOUT = 10
@@ -128,6 +128,22 @@ def hierarchical(program):
             job, start, range(3), ["over hierarchical failed"])
     assert seconds < 8, f"the others took {seconds:.1f} s to fail"
 
+
+
+def slurm_step(program):
+    """The tasks of a Slurm step without PMIx meet over a link on which a
+    connection takes time."""
+    hosts = Hosts(2)
+    first = hosts.connect_slowly(0, 1)
+    with Job([Process(hosts.on(host) + [program, STEPS], {
+            "OMP_NUM_THREADS": "1", "DDP_BACKEND": "gloo",
+            "DDP_TIMEOUT": str(TIMEOUT), "SLURM_JOB_ID": "7",
+            "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2",
+            "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": first,
+            "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0",
+            "SLURM_NODEID": str(host), "SLURM_PROCID": str(host)})
+              for host in (0, 1)]) as job:
+        hashes(job, ["0 of 1"] * 2)
 
 
 def lost_host(program, host, reason, named_by):
