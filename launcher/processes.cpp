@@ -67,6 +67,14 @@ bool ends_job(int signal) {
       signal == SIGQUIT;
 }
 
+rlimit raise_descriptor_limit() {
+  rlimit limit{};
+  check_call(getrlimit(RLIMIT_NOFILE, &limit), "cannot read RLIMIT_NOFILE");
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return limit;
+}
+
 void become_subreaper() {
   check_call(prctl(PR_SET_CHILD_SUBREAPER, 1), "cannot become a subreaper");
 }

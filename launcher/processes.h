@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <common/file_descriptor.h>
@@ -28,6 +29,11 @@ int next_signal(const FileDescriptor& signals, pid_t* sender = nullptr);
 
 /// Whether this signal ends the job.
 bool ends_job(int signal);
+
+/// Raises this process's limit of open files, usually 1024, as far as it may:
+/// each rank or host takes several. Returns the previous limit, for processes
+/// that it starts. Throws std::system_error.
+rlimit raise_descriptor_limit();
 
 /// Makes orphaned descendants, daemons included, children of this process.
 void become_subreaper();

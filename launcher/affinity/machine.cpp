@@ -1,6 +1,6 @@
 #include <launcher/affinity/machine.h>
 
-#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,6 @@
 #include <optional>
 #include <system_error>
 
-#include <common/file_descriptor.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 
@@ -106,8 +105,7 @@ std::vector<Gpu> read_gpus(const std::string& root) {
       }
     }
     // CUDA does not count the GPUs that a cgroup hides, as Slurm's does.
-    const FileDescriptor opened(open(device.c_str(), O_RDWR | O_CLOEXEC));
-    if (!opened && errno != ENOENT) {
+    if (access(device.c_str(), R_OK | W_OK) != 0 && errno != ENOENT) {
       continue;
     }
     gpu.node =

@@ -11,19 +11,6 @@
 #include <launcher/processes.h>
 
 namespace ddp {
-namespace {
-
-// Several pipes and a pidfd for each rank may exceed the usual limit of 1024.
-// Returns the previous limit, for the ranks.
-rlimit raise_descriptor_limit() {
-  rlimit limit{};
-  check_call(getrlimit(RLIMIT_NOFILE, &limit), "cannot read RLIMIT_NOFILE");
-  const rlimit raised{limit.rlim_max, limit.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &raised);
-  return limit;
-}
-
-} // namespace
 
 Agent::Agent(Job& job, FileDescriptor lifeline)
     : job_(job),
@@ -118,6 +105,7 @@ void Agent::say(const std::string& text) {
 }
 
 int Agent::tell_end(JobReport report) {
+  exit_code_ = report.exit_code;
   const std::string error = write_report(report);
   if (!error.empty()) {
     say(error);

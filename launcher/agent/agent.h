@@ -60,7 +60,9 @@ class Agent {
   void take_commands();
   void run_planned(int index);
   void set_place(int index);
+  void withdraw(int code, const std::string& why);
   void decline();
+  void give_up_start();
   std::string reason_to_stop(const Rendezvous::Command& command) const;
   void tell_others();
   void keep_reason();
@@ -141,6 +143,7 @@ class Agent {
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // number of signals that end the job
   std::set<pid_t> end_senders_; // of such signals
+  std::optional<int> exit_code_; // once the job has ended
   std::string reason_; // why the last ranks stopped; not yet reported
   bool told_ = false; // told other nodes of this attempt's failure
   bool paused_ = false; // all ranks are paused

@@ -20,11 +20,13 @@ using Command = Rendezvous::Command;
 constexpr std::chrono::seconds kMissingTime(5);
 constexpr std::chrono::seconds kStillMissingTime(60);
 
-// Whether a rank failed by itself although it was being stopped.
-bool failed_by_itself(const RankEnd& end) {
+// Whether a rank failed by itself although it was being stopped, also by the
+// signal `passed_on` if that is not 0.
+bool failed_by_itself(const RankEnd& end, int passed_on) {
   const int status = end.state.wait_status();
   const bool crashed = !end.state.alive() && WIFSIGNALED(status) &&
-      WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL;
+      WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL &&
+      WTERMSIG(status) != passed_on;
   return (crashed || end.error) && !is_consequence(end);
 }
 
@@ -32,7 +34,10 @@ bool failed_by_itself(const RankEnd& end) {
 // which it was being stopped.
 bool blame_own_rank(JobReport* report) {
   const auto& ranks = report->ranks;
-  const auto found = std::find_if(ranks.begin(), ranks.end(), failed_by_itself);
+  const auto found =
+      std::find_if(ranks.begin(), ranks.end(), [&](const RankEnd& each) {
+        return failed_by_itself(each, report->signal);
+      });
   if (found == ranks.end()) {
     return false;
   }
@@ -43,20 +48,22 @@ bool blame_own_rank(JobReport* report) {
 
 } // namespace
 
-// A job that needs this node cannot start, and ends. A running job waits for
-// another node.
-void Agent::decline() {
-  const Time now = Clock::now();
+// This node cannot run ranks. A job that needs it cannot start, and ends. A
+// running job waits for another node.
+void Agent::withdraw(int code, const std::string& why) {
   NodeStateMachine& machine = rendezvous_.machine();
-  const int code = job_.start_error->exit_code();
-  const std::string text = own_name() + ": " + job_.start_error->what();
+  const std::string text = own_name() + ": " + why;
   const Membership& log = machine.membership();
   if (log.plan.epoch == log.first_epoch) {
-    machine.end_job(code, text, now);
+    machine.end_job(code, text, Clock::now());
   } else {
-    machine.leave(code, text, now);
+    machine.leave(code, text, Clock::now());
   }
-  machine.ranks_ended(false, now);
+}
+
+void Agent::decline() {
+  withdraw(job_.start_error->exit_code(), job_.start_error->what());
+  rendezvous_.machine().ranks_ended(false, Clock::now());
   take_commands();
 }
 
@@ -94,10 +101,14 @@ void Agent::take_commands() {
     }
   }
   if (is_withdrawn) {
-    rendezvous_.take_listener(); // no rank uses it
-    rendezvous_.machine().ranks_ended(false, Clock::now());
-    take_commands();
+    give_up_start();
   }
+}
+
+void Agent::give_up_start() {
+  rendezvous_.take_listener(); // no rank uses it
+  rendezvous_.machine().ranks_ended(false, Clock::now());
+  take_commands();
 }
 
 std::string Agent::reason_to_stop(const Command& command) const {
@@ -150,6 +161,9 @@ void Agent::say_what_starts(const Plan& plan) {
 void Agent::run_planned(int index) {
   if (paused_ && (supervisor_->stopping() || !supervisor_->running())) {
     end_paused_ranks(); // one of them died
+    if (rendezvous_.membership().phase != Membership::Phase::kRunning) {
+      return give_up_start(); // ranks elsewhere failed meanwhile
+    }
   }
   set_place(index);
   Listener listener = rendezvous_.take_listener();
@@ -202,7 +216,7 @@ void Agent::tell_others() {
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // a restart cannot help
-    rendezvous_.machine().end_job(code, own_name() + ": " + text, Clock::now());
+    withdraw(code, text);
   } else {
     rendezvous_.machine().rank_failed(code, follows, text, Clock::now());
   }

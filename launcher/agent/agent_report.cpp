@@ -65,7 +65,7 @@ JobReport Agent::make_report() {
   report.reason = supervisor_->reason();
   report.signal = supervisor_->signal();
   report.detail = detail_;
-  report.restarts = number_;
+  report.restarts = job_.environment.restarts;
   report.max_restarts = job_.options.max_restarts;
   report.duration = Clock::now() - started_;
   report.ranks = ends_;

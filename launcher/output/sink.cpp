@@ -1,9 +1,12 @@
 #include <launcher/output/sink.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +29,8 @@ Sink::Sink(int fd) : fd_(fd) {
   if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
     own_ = open_again(fd);
   }
-  waits_ = !socket_ && !own_;
+  pipe_ = S_ISFIFO(info.st_mode) && !own_;
+  waits_ = !socket_ && !pipe_ && !own_;
   fd_ = own_ ? own_.get() : fd;
 }
 
@@ -66,6 +70,14 @@ int Sink::write() {
 
 ssize_t Sink::write_some() {
   const char* start = text_.data() + done_;
+  if (pipe_) {
+    pollfd room{fd_, POLLOUT, 0}; // for so many bytes at least
+    if (poll(&room, 1, 0) == 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    return ::write(fd_, start, std::min<size_t>(waiting(), PIPE_BUF));
+  }
   return socket_ ? send(fd_, start, waiting(), MSG_DONTWAIT | MSG_NOSIGNAL)
                  : ::write(fd_, start, waiting());
 }

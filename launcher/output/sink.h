@@ -10,8 +10,9 @@ namespace ddp {
 
 /// Buffered output to a descriptor that other processes share. Writes do not
 /// block if this is possible without changing the descriptor for its other
-/// users: terminals and pipes are reopened, sockets get MSG_DONTWAIT. Writes to
-/// regular files, and to descriptors that cannot be reopened, block. Not
+/// users: terminals and pipes are reopened, sockets get MSG_DONTWAIT, and what
+/// fits goes into pipes that cannot be reopened, such as another user's. Writes
+/// to regular files, and to terminals that cannot be reopened, block. Not
 /// thread-safe.
 class Sink {
  public:
@@ -53,6 +54,7 @@ class Sink {
   FileDescriptor own_;
   bool waits_ = false; // write_all()
   bool socket_ = false;
+  bool pipe_ = false; // that is not reopened
   bool blocked_ = false;
   std::string text_;
   size_t done_ = 0; // of text_

@@ -23,7 +23,12 @@ namespace {
 constexpr size_t kMostWaiting = 1024 * 1024;
 constexpr size_t kLongestHeld = 64 * 1024;
 
-pid_t start(const HostCommand& command, int input, int out, int err) {
+pid_t start(
+    const HostCommand& command,
+    const rlimit& descriptor_limit,
+    int input,
+    int out,
+    int err) {
   WorkerPlan plan;
   plan.program = find_program(command.words[0]);
   plan.arguments = command.words;
@@ -32,7 +37,9 @@ pid_t start(const HostCommand& command, int input, int out, int err) {
   plan.in_fd = input;
   plan.out_fd = out;
   plan.err_fd = err;
-  plan.prepare = [] { // a notice to all processes of a job ends no ssh
+  plan.prepare = [&] {
+    setrlimit(RLIMIT_NOFILE, &descriptor_limit);
+    // A notice to all processes of a job ends no ssh.
     std::signal(SIGUSR1, SIG_IGN);
     std::signal(SIGUSR2, SIG_IGN);
   };
@@ -49,6 +56,7 @@ std::string without_last_newlines(std::string text) {
 HostProcess::HostProcess(
     HostCommand command,
     const std::string& secret,
+    const rlimit& descriptor_limit,
     Sink* out,
     Sink* err)
     : command_(std::move(command)), number_(random_hex(16)) {
@@ -57,6 +65,7 @@ HostProcess::HostProcess(
   Pipe errors = make_pipe();
   pid_ = start(
       command_,
+      descriptor_limit,
       input.read_end.get(),
       output.write_end.get(),
       errors.write_end.get());

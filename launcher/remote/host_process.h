@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <common/file_descriptor.h>
@@ -17,11 +18,12 @@ namespace ddp {
 /// that lines of different hosts do not mix.
 class HostProcess {
  public:
-  /// Starts the process, and sends the secret to it. Throws std::system_error
-  /// or LaunchError.
+  /// Starts the process with a limit of open files, and sends the secret to it.
+  /// Throws std::system_error or LaunchError.
   HostProcess(
       HostCommand command,
       const std::string& secret,
+      const rlimit& descriptor_limit,
       Sink* out,
       Sink* err);
 

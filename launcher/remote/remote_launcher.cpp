@@ -67,8 +67,9 @@ RemoteLauncher::RemoteLauncher(
     : options_(options), signals_(open_signal_descriptor()) {
   const std::string secret =
       options.nodes.token.empty() ? random_hex(32) : options.nodes.token;
+  const rlimit limit = raise_descriptor_limit();
   for (HostCommand& command : commands) {
-    hosts_.emplace_back(std::move(command), secret, &out_, &err_);
+    hosts_.emplace_back(std::move(command), secret, limit, &out_, &err_);
   }
 }
 

@@ -1,11 +1,37 @@
 // The multiplexer, with pipes in this process.
 #include <tests/support/catch_plain.h>
 
+#include <common/text.h>
+#include <launcher/output/sink.h>
 #include <tests/launcher/multiplexer_fixture.h>
 
 namespace ddp::test::output_multiplexer_test {
 
 namespace fs = std::filesystem;
+
+TEST_CASE("a full pipe of another user does not block", "[unit]") {
+  if (geteuid() != 0) {
+    skip("this needs root");
+  }
+  Pipe pipe = make_pipe();
+  constexpr uid_t kNobody = 65534;
+  REQUIRE(seteuid(kNobody) == 0); // which may not reopen it
+  Sink sink(pipe.write_end.get());
+  REQUIRE(seteuid(0) == 0);
+  const std::string text(200'000, 'x');
+  sink.append(text);
+  std::vector<char> read_bytes(8192);
+  size_t read_size = 0;
+  while (read_size < text.size()) {
+    REQUIRE(sink.write() == 0);
+    const bool is_full = text.size() - read_size > 65536;
+    CHECK(sink.blocked_fd() == (is_full ? pipe.write_end.get() : -1));
+    const auto size =
+        read(pipe.read_end.get(), read_bytes.data(), read_bytes.size());
+    REQUIRE(size > 0);
+    read_size += static_cast<size_t>(size);
+  }
+}
 
 TEST_CASE("streams go into files as well, or alone", "[unit]") {
   const TemporaryFolder folder;
@@ -21,7 +47,7 @@ TEST_CASE("streams go into files as well, or alone", "[unit]") {
   }
   test.finish();
   const std::string raw = "10%\r20%\r";
-  CHECK(lines_of(test.out.text()).size() == 4);
+  CHECK(split_lines(test.out.text()).size() == 4);
   CHECK(count_of(test.out.text(), "[0] 0\n") == 1);
   CHECK(count_of(test.out.text(), "[1] part\n") == 1);
   CHECK(test.err.text() == "[1] 1\n[1] part\n"); // --tee precedes --redirects
@@ -83,7 +109,8 @@ void check_shown(
     say(test.rank(each.rank, Stream::kErr, each.attempt),
         each.text + last + "\n");
     test.err.until(last);
-    for (const auto& line : lines_of((each.is_shown ? each.text : "") + last)) {
+    for (const auto& line :
+         split_lines((each.is_shown ? each.text : "") + last)) {
       expected += "[" + std::to_string(each.rank) + "] " + line + "\n";
     }
   }
@@ -183,7 +210,7 @@ TEST_CASE("each attempt has streams of its own", "[unit]") {
   }
   CHECK(test.multiplexer->last_lines(0).empty());
   test.finish();
-  CHECK(lines_of(test.err.text()) == expected);
+  CHECK(split_lines(test.err.text()) == expected);
 }
 
 TEST_CASE("a pipe that has ended wakes nobody", "[unit]") {
@@ -301,7 +328,7 @@ TEST_CASE("streams that lead to one place never mix", "[unit]") {
   copy.reset();
   test.finish();
   size_t size = 0;
-  for (const std::string& line : lines_of(test.out.text())) {
+  for (const std::string& line : split_lines(test.out.text())) {
     if (line != "ddprun: news") {
       REQUIRE(line.substr(0, 5) == "[0] x");
       REQUIRE(line.find_first_not_of('x', 4) == std::string::npos);

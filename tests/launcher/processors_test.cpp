@@ -331,7 +331,9 @@ TEST_CASE("binding: a GPU that cannot be opened is not counted", "[unit]") {
   root.add_gpu("0000:06:00.0", "GPU-eeee", 0, 3);
   const Request request{Binding::kNode, 1, "0"};
   const auto with = places(root, request);
-  std::filesystem::create_directories(root.path() + "/dev/nvidia3");
+  std::filesystem::create_directories(root.path() + "/dev");
+  const auto device = root.path() + "/dev/nvidia3";
+  std::filesystem::create_symlink(device, device); // to itself
   CHECK(places(root, request) != with);
   CHECK(places(root, request) == places(root, {Binding::kNode, 1, "GPU-aaaa"}));
 }

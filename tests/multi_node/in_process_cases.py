@@ -7,7 +7,7 @@ import sys
 
 import etcd_cases
 from etcd_cases import with_etcd
-from nodes import QUICK, on_hosts
+from nodes import QUICK, command_of, on_hosts, processes_on
 from training import require_all_seen
 
 
@@ -133,6 +133,32 @@ def in_process_failure(nodes):
     nodes.require(after[0] == before[0] and len(after[1] - before[1]) == 2,
                   f"processes were {before}, are {after}")
     require_all_seen(nodes, (0, 1), 16)
+
+
+def trainers_on(nodes, host):
+    return [pid for pid in processes_on(nodes.hosts, host)
+            if command_of(pid)[:1] == [sys.argv[2]]]
+
+
+@on_hosts(3, "--nnodes=2:3 --max-restarts=3 --grace=8" + QUICK)
+def in_process_failure_of_both(nodes):
+    """A rank dies while it pauses, and one of a new node while the first
+    node's others are being ended, which takes all of --grace: they start
+    together afterwards."""
+    words = ["bash", "-c", "trap '' TERM; exec \"$0\" \"$@\"", sys.argv[2],
+             "-", "2", "9600", "20"]
+    nodes.start(0, "--nproc-per-node=2", words=words)
+    nodes.start(1, words=words)
+    wait_for_steps(nodes, (0, 1), 3)
+    nodes.crash(1)
+    nodes.wait_for("1 of 2 to 3 joined", 0)
+    os.kill(trainers_on(nodes, 0)[0], signal.SIGKILL)
+    nodes.start(2, words=words)
+    nodes.wait(lambda: trainers_on(nodes, 2), "n2 has no rank")
+    os.kill(trainers_on(nodes, 2)[0], signal.SIGKILL)
+    wait_for_steps(nodes, [2], 3, 60)
+    nodes.send(0, signal.SIGINT)
+    nodes.interrupt(2, (0, 2), 20)
 
 
 @on_hosts(5, "--nnodes=2:5 --grace=5" + QUICK)

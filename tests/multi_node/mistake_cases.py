@@ -122,6 +122,23 @@ def missing_program(program):
         nodes.start(2)
         nodes.wait_for_ranks(2, (0, 2))
         nodes.interrupt(2, (0, 2))
+    with Nodes(program, hosts,
+               "--nnodes=1:2 --max-restarts=1 --last-call=1") as nodes:
+        script = f"{nodes.folder.name}/script"
+        with open(script, "w") as file:
+            file.write("#!/no/such/interpreter\n")
+        os.chmod(script, 0o755)
+        nodes.start_all([0])
+        before = nodes.lengths([0])
+        nodes.start(1, words=(script,))
+        nodes.finish([1], 127, 10)
+        nodes.wait_for_ranks(1, [0], after=before)
+        nodes.kill_rank(0)
+        nodes.wait_for_ranks(1, [0], 1)
+        nodes.kill_rank(0)
+        nodes.finish([0], 137, 10)
+        nodes.require(nodes.report(0)["restarts"] == 1,
+                      f"n0 reports {nodes.report(0)}")
 
 
 @on_hosts(3, "--nnodes=3")

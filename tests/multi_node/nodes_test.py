@@ -5,6 +5,7 @@ Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file or of
 those that it imports.
 """
 
+import os
 import re
 import signal
 import sys
@@ -20,7 +21,7 @@ import remote_cases
 import scheduler_cases
 import soak
 from hosts import enter_namespaces
-from nodes import QUICK, WORKER, on_hosts
+from nodes import PORT, QUICK, WORKER, on_hosts
 from training import require_all_seen, step_of, trainer
 
 
@@ -131,6 +132,37 @@ def second_interrupt(nodes):
     nodes.interrupt(1, range(3), 3)
     nodes.require_said("received a second request to end the job; "
                        "killing all ranks", 2)
+
+
+@on_hosts(2, "--nnodes=2")
+def interrupts_on_two_nodes(nodes):
+    """Ctrl-C on each of two nodes, of which the second was being stopped, is
+    the failure of no rank."""
+    nodes.start_all(range(2), script="trap '' TERM;" +
+                    WORKER.replace("trap", "true"))
+    nodes.send(1, signal.SIGINT)
+    nodes.wait_for("stopping all ranks", 1)
+    time.sleep(0.5)  # n0 has asked its rank to end, which it did not
+    nodes.interrupt(0, range(2), 10)
+    nodes.require(nodes.report(0)["outcome"] == "stopped",
+                  f"n0 reports {nodes.report(0)}")
+
+
+@on_hosts(2, "--nnodes=2")
+def still_reader(nodes):
+    """A node whose output nobody reads ends with the code of the job."""
+    fifo = f"{nodes.folder.name}/fifo"
+    os.mkfifo(fifo)
+    reader = nodes.beside(1, "sh", "-c", f"exec sleep 1000 <{fifo}")
+    nodes.start(0, script="sleep 2; exit 3")
+    nodes.at[1] = nodes.beside(
+        1, "sh", "-c", f'exec "$0" "$@" >{fifo}', nodes.program,
+        f"--rdzv-endpoint=n0:{PORT}", "--nnodes=2", "bash", "-c",
+        "head -c 200000 /dev/zero; sleep 100", DDP_TOKEN="secret",
+        OMP_NUM_THREADS="1", TMPDIR=f"{nodes.folder.name}/tmp")
+    nodes.finish(range(2), 3, 30)
+    reader.process.kill()
+    reader.process.wait()
 
 
 @on_hosts(4, "--nnodes=1:4" + QUICK)

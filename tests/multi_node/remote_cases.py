@@ -110,6 +110,13 @@ def hosts_lost(program):
         nodes.require_said("ddprun was not started on n7: remote_shell.sh "
                            "ended with exit code 255: connect to host n7 port "
                            "22: No route to host\n", 0)
+    many = ",".join(f"n{host}" for host in range(7, 37))
+    with Nodes(program, hosts) as nodes:  # of three descriptors each
+        nodes.at[0] = nodes.beside(
+            0, "bash", "-c", 'ulimit -Sn 64; exec "$0" "$@"', program,
+            "--rsh=false", f"--hosts={many}", "true")
+        nodes.finish([0], 75, 10)
+        nodes.require_said("false ended with exit code 1", 0)
     with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
         nodes.wait_for_ranks(3, [0])
         cut_off_n1(nodes, "remote_shell.sh")
