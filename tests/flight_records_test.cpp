@@ -118,6 +118,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
     return;
   }
   const TemporaryFolder folder;
+  write_text(folder / "rank_2.json", "an earlier job's");
   commands = commands_in(folder, std::move(commands));
   std::vector<Process> processes(commands.begin(), commands.end());
   for (auto& process : processes) {
@@ -127,7 +128,11 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
     process.signal(SIGUSR1);
   }
   const auto all = std::set<std::string>{
-      "rank_0.json", "rank_1.json", "rank_2.json", "rank_3.json"};
+      "rank_0.json",
+      "rank_1.json",
+      "rank_2.json",
+      "rank_2.json.previous",
+      "rank_3.json"};
   REQUIRE(becomes_true([&] { return folder.names() == all; }));
   REQUIRE_THAT(
       report_of(0, {folder.path()}),

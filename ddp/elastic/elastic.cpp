@@ -204,8 +204,8 @@ struct DDP_LOCAL ElasticRun::Impl {
     leave_group();
     std::optional<ProcessGroup> next;
     while (!next) {
-      debug::flight_recorder::await_new_rank();
       elastic_pause::make();
+      debug::flight_recorder::await_new_rank();
       next = next_group(options.group());
     }
     group = *next;

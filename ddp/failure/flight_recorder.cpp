@@ -83,9 +83,10 @@ struct Recorder {
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   uint64_t last = 0;
   std::array<Entry, kCapacity> entries;
+  Recorder* before = nullptr;
 };
 
-// Never destroyed: threads and signal handlers may use it during the exit.
+// Never destroyed: threads and signal handlers may use one during the exit.
 std::atomic<Recorder*> current{nullptr};
 
 /// Only differences count; the time of day may be changed meanwhile.
@@ -275,6 +276,7 @@ void enable(int64_t rank, int64_t size) {
   recorder->owner = getpid();
   copy(recorder->host, detail::host_name());
   if (before) {
+    recorder->before = before;
     copy(recorder->folder, before->folder);
     const Lock reading(before->busy);
     recorder->last = before->last; // calls of both have different numbers
@@ -285,7 +287,8 @@ void enable(int64_t rank, int64_t size) {
       recorder->path,
       std::string(recorder->folder) + "/rank_" + std::to_string(rank) +
           ".json");
-  unlink(recorder->path);
+  std::rename(
+      recorder->path, (std::string(recorder->path) + ".previous").c_str());
   current = recorder;
   take_signal(SIGTERM);
 }

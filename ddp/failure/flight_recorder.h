@@ -21,9 +21,10 @@ void take_dump_signal();
 /// Starts recording; only the first call, and the first one after
 /// `await_new_rank`, has an effect. Dumps go to "rank_<rank>.json" in the
 /// folder that DDP_DEBUG_FOLDER names, by default "ddp-debug" in the working
-/// directory; an earlier job's file of this name is removed. After this call,
-/// SIGTERM, with which launchers stop the ranks of a failed job, writes a dump,
-/// and then ends the process. A handler of the program is not changed.
+/// directory; an earlier file of this name gets ".previous" at its end. After
+/// this call, SIGTERM, with which launchers stop the ranks of a failed job,
+/// writes a dump, and then ends the process. A handler of the program is not
+/// changed.
 void enable(int64_t rank, int64_t size);
 
 /// This process is in no group, and may have another rank in its next one: the

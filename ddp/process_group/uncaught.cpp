@@ -125,8 +125,9 @@ void report(const Uncaught& uncaught) noexcept {
     const std::lock_guard<std::mutex> lock(handler().mutex);
     stores = handler().stores;
   }
-  for (const auto& weak : stores) {
-    if (const auto store = weak.lock()) {
+  // The newest group first: a host of an older one may be lost.
+  for (auto weak = stores.rbegin(); weak != stores.rend(); ++weak) {
+    if (const auto store = weak->lock()) {
       store->report("", uncaught.text);
     }
   }
