@@ -26,6 +26,13 @@ for way in fetch subdirectory; do
   "$ddprun" --nproc-per-node 2 "$build/train" 2 "$build/model.safetensors"
 done
 
+if cmake -S "$checkout" -B "$work/apart" -DTorch_DIR="$torch" \
+  -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/q/lib 2>"$work/apart.txt"; then
+  echo 'libraries outside of the prefix, where programs do not look'
+  exit 1
+fi
+grep -q 'CMAKE_INSTALL_LIBDIR must be below' "$work/apart.txt"
+
 # Other generators and folders than the tests' own.
 cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
   -DDDP_BUILD_TESTS=OFF -DDDP_BUILD_EXAMPLES=OFF -DDDP_BUILD_BENCH=OFF \
