@@ -266,6 +266,34 @@ RANKS_TEST("a hook inside others serves one Reducer at a time", {1, 2}) {
   group.barrier(); // these hooks keep no ranks together
 }
 
+/// Runs another hook than at first.
+struct ChangingHook final : CommHook {
+  std::vector<std::shared_ptr<CommHook>> inner_hooks() const override {
+    return {std::exchange(next, nullptr)};
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& own) override {
+    return sum(bucket.buffer, own);
+  }
+  mutable std::shared_ptr<CommHook> next = std::make_shared<AllReduceHook>();
+};
+
+RANKS_TEST("a hook that another hook no longer runs serves a new Reducer") {
+  const auto parameter = torch::ones({2}, torch::requires_grad());
+  const auto changing = std::make_shared<ChangingHook>();
+  const auto inner = changing->next;
+  auto first = std::make_optional<Reducer>(
+      std::vector<at::Tensor>{parameter}, group, with_hook(changing));
+  REQUIRE_THROWS_WITH(
+      Reducer(
+          {torch::ones({3}, torch::requires_grad())}, group, with_hook(inner)),
+      Has("AllReduceHook already belongs to another"));
+  first.reset();
+  const Reducer second({parameter}, group, with_hook(inner));
+  group.barrier(); // this hook keeps no ranks together
+}
+
 RANKS_TEST("a Reducer that failed leaves its hook to the next one") {
   const auto parameter = torch::ones({2}, torch::requires_grad());
   bool fails = true;

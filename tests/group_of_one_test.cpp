@@ -75,6 +75,19 @@ TEST_CASE("alone, a Reducer that ends before it reduced anything is missed") {
   CHECK_THAT(texts[0], Has("its Reducer was destroyed before"));
 }
 
+TEST_CASE("alone, a Reducer whose backward threw is replaced without words") {
+  Net net;
+  auto reducer = std::make_unique<Reducer>(net, ProcessGroup());
+  net.first->weight.register_hook([](const at::Tensor&) -> at::Tensor {
+    static int calls = 0;
+    TORCH_CHECK(++calls > 1, "once");
+    return {};
+  });
+  CHECK_THROWS_WITH(net.backward(), Has("once"));
+  reducer = std::make_unique<Reducer>(net, ProcessGroup());
+  CHECK(warnings_of([&] { net.backward(); }).empty());
+}
+
 TEST_CASE("alone, backwards that are all under no_sync are told of") {
   const auto connected = init_process_group(
       ProcessGroupOptions().backend("gloo").rank(0).world_size(1));

@@ -2,6 +2,7 @@
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/ddp.h>
 #include <ddp/zero_redundancy_optimizer.h>
@@ -217,6 +218,12 @@ RANKS_TEST("a program's own collectives take part in a join", 4) {
   REQUIRE(equal_on_all(group, net->weight.detach()));
 }
 
+/// A net of which a backward may reach a part only.
+struct TwoParts : torch::nn::Module {
+  torch::Tensor used = register_parameter("used", torch::ones({3}));
+  torch::Tensor unused = register_parameter("unused", torch::ones({2}));
+};
+
 RANKS_TEST("several joinables end early, or have no join, together", {3, 4}) {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, group);
@@ -240,6 +247,31 @@ RANKS_TEST("several joinables end early, or have no join, together", {3, 4}) {
   REQUIRE(count.total == 3 * group.size());
   REQUIRE(count.root == -1); // no end was reached
   REQUIRE(net->weight.grad().item<float>() == 3);
+}
+
+RANKS_TEST("ranks without inputs agree on unused parameters of two Reducers") {
+  for (const bool at_once : {true, false}) {
+    TwoParts first;
+    TwoParts second;
+    Reducer of_first(first, group);
+    Reducer of_second(second, group);
+    Join join(group, {of_first.joinable(), of_second.joinable()});
+    for (int64_t i = 0; i < (group.rank() == 1 ? 1 : 3); ++i) {
+      const double live = i == 0 ? 3 : 2;
+      first.zero_grad();
+      second.zero_grad();
+      if (at_once) {
+        (first.used + second.used).sum().backward();
+      } else {
+        first.used.sum().backward();
+        second.used.sum().backward();
+      }
+      for (const auto* net : {&first, &second}) {
+        REQUIRE(is(net->used.grad(), live / 3));
+        REQUIRE_FALSE(net->unused.grad().defined());
+      }
+    }
+  }
 }
 
 /// Only rank 0 has more than one step. Only the first step uses both branches.

@@ -91,4 +91,32 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
   }
 }
 
+TEST_CASE("a frozen layer that was replaced late is an error") {
+  for (const bool at_once : {true, false}) {
+    ranks(3, [at_once](ProcessGroup group) {
+      const auto net = std::make_shared<TwoLayers>();
+      const auto freeze = [&] {
+        for (auto& parameter : net->second->parameters()) {
+          parameter.set_requires_grad(false);
+        }
+      };
+      if (at_once) {
+        freeze();
+      }
+      Reducer reducer(net, group);
+      freeze();
+      for (int step = 0; step < 4; ++step) {
+        net->backward();
+      }
+      net->second = net->replace_module("second", Linear(3, 2));
+      freeze(); // a new frozen layer needs no Reducer
+      net->backward();
+      net->second = net->replace_module("second", Linear(3, 2));
+      REQUIRE_THROWS_WITH(
+          net->backward(),
+          Has("second.", "no longer belongs to the Reducer's module"));
+    });
+  }
+}
+
 } // namespace ddp::test::reducer_lifetime_test

@@ -232,6 +232,15 @@ TEST_CASE("an optimizer that cannot step in backward is refused") {
   CHECK_THROWS_WITH(
       reducer.step_in_backward(others),
       Has("none of the Reducer's parameters"));
+  UnevenNet other;
+  torch::optim::SGD both(net->parameters(), 0.1);
+  both.add_param_group(torch::optim::OptimizerParamGroup(other.parameters()));
+  const std::string reason = "the optimizer has parameters of another Reducer";
+  reducer.step_in_backward(both);
+  const Reducer second(other.parameters(), alone);
+  CHECK_THROWS_WITH(
+      net->forward(torch::ones({2, 7})).sum().backward(), Has(reason));
+  CHECK_THROWS_WITH(reducer.step_in_backward(both), Has(reason));
 }
 
 TEST_CASE("what comes too late for a step in backward is refused") {

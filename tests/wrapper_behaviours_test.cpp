@@ -302,6 +302,15 @@ RANKS_TEST("a loss that forward left in the module is reduced") {
   });
 }
 
+RANKS_TEST("a guard after a forward changes nothing, whatever the loss is") {
+  each_step<Critic>(group, [&](auto& model, Critic& net, int step) {
+    model.forward(batch(group, step, 4));
+    { const auto guard = model.no_sync(); }
+    net.aside.backward();
+    REQUIRE(equal_on_all(group, net.first->weight.grad()));
+  });
+}
+
 RANKS_TEST("a backward for an input only is each rank's own") {
   each_step<Critic>(group, [&](auto& model, Critic& net, int step) {
     if (group.rank() == 0) { // a saliency map

@@ -30,9 +30,10 @@ void JoinParticipation::on_open(detail::Participants& participants) {
   }
 }
 
+/// What follows may be collective: observers' ends, and an agreement on unused
+/// parameters.
 void JoinParticipation::on_finalize(const detail::Reduction& reduction) {
-  if (reduction.has_inputs && shares_steps() &&
-      reducer_.observers.list.end_with_collectives()) {
+  if (reduction.has_inputs && shares_steps()) {
     notify_join_context(kEndCall);
   }
 }

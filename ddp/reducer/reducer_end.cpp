@@ -59,7 +59,11 @@ void ReducerImpl::report_reduced_nothing() {
   }
   const auto orphans = std::make_shared<Orphans>(names, backward.steps() > 0);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    detail::add_gradient_hook(parameters[i].tensor, orphans, i);
+    const auto& parameter = parameters[i].tensor;
+    const auto* other = detail::gradient_listener(parameter);
+    if (!other || !other->is_of_use()) { // else the next Reducer's
+      detail::add_gradient_hook(parameter, orphans, i);
+    }
   }
   // Several ranks compare their parameters instead.
   if (synchronization.has_accumulated() && group.size() == 1) {

@@ -90,13 +90,15 @@ ReducerImpl::ReducerImpl(
         synchronization,
         observers.list,
         /*looks_always=*/options.check_finite());
-    claim_hooks();
+  }
+  hook_user_ = {std::make_shared<char>(), &listener()};
+  claim(reduction.hook());
+  if (lone_backward) {
     return;
   }
   observers.list.add(participation);
   backward.unfrozen().make_trainable(trainable);
   observers.measured.start();
-  claim_hooks();
   debug::log_reducer(group, name, trainable.size(), buckets.size());
 }
 
@@ -127,20 +129,13 @@ detail::GradientListener& ReducerImpl::listener() {
                        : backward;
 }
 
-void ReducerImpl::claim_hooks() {
-  try {
-    claim(reduction.hook());
-  } catch (...) {
-    release(reduction.hook());
-    throw;
-  }
-}
-
-/// Throws if another Reducer still uses the hook or one inside it.
+/// Makes this the user of the hook and of those inside it. Throws if another
+/// Reducer still uses one of them.
 void ReducerImpl::claim(CommHook& hook) {
-  const auto* user = static_cast<detail::GradientListener*>(hook.user_);
+  const auto user =
+      std::static_pointer_cast<detail::GradientListener>(hook.user_.lock());
   DDP_CHECK_VALUE(
-      user != &listener(),
+      user != hook_user_,
       "the communication hook {} occurs twice in the hook of one Reducer, and "
       "would mix the states of both places: create one hook for each place",
       hook.describe());
@@ -150,18 +145,9 @@ void ReducerImpl::claim(CommHook& hook) {
       "mix the states of both Reducers: create one hook for each Reducer, or "
       "destroy the other Reducer first",
       hook.describe());
-  hook.user_ = &listener();
+  hook.user_ = hook_user_;
   for (const auto& inner : hook.inner_hooks()) {
     claim(*inner);
-  }
-}
-
-void ReducerImpl::release(CommHook& hook) {
-  if (hook.user_ == &listener()) {
-    hook.user_ = nullptr;
-  }
-  for (const auto& inner : hook.inner_hooks()) {
-    release(*inner);
   }
 }
 
@@ -194,7 +180,7 @@ void ReducerImpl::detach() {
   for (const auto& parameter : parameters) {
     detail::remove_gradient_hook(parameter.tensor, listener());
   }
-  release(reduction.hook());
+  hook_user_.reset(); // another Reducer may have the hooks
 }
 
 void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
@@ -210,11 +196,11 @@ void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
       [this](const at::Tensor& leaf) {
         return detail::gradient_listener(leaf) == &backward;
       });
-  synchronization.forward_came();
+  synchronization.forward_came(true);
 }
 
 void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
-  observers.step_in_backward.attach(optimizer, buckets.tensors(), group);
+  observers.step_in_backward.attach(optimizer, group);
   if (!lone_backward) {
     return;
   }

@@ -71,14 +71,14 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
  private:
   std::vector<size_t> trainable_parameters() const;
   detail::GradientListener& listener();
-  void claim_hooks();
   void claim(CommHook& hook);
-  void release(CommHook& hook);
   void lay_out(const LayoutState& state);
   void report_unwinding();
   void report_reduced_nothing();
   void compare_replicas();
 
+  /// `listener()`, for as long as this uses the hook.
+  std::shared_ptr<detail::GradientListener> hook_user_;
   const int exceptions_at_construction_ = std::uncaught_exceptions();
   /// The parameters' versions when all ranks received rank 0's values.
   uint64_t versions_at_start_ = 0;

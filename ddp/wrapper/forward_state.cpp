@@ -60,8 +60,12 @@ void ForwardState::begin() {
 // Also after an exception, unlike in Python: ranks then agree on the next
 // broadcast even if only some of them threw.
 void ForwardState::end() noexcept {
+  auto& reducer = ReducerImpl::of(reducer_);
   sync_next_ = gradients_will_follow();
-  ReducerImpl::of(reducer_).observers.recorder.forward_ended();
+  if (at::GradMode::is_enabled() && !sync_next_) {
+    reducer.synchronization.forward_came(false);
+  }
+  reducer.observers.recorder.forward_ended();
 }
 
 bool ForwardState::gradients_will_follow() const {

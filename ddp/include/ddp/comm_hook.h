@@ -72,7 +72,7 @@ class DDP_API CommHook {
   }
 
   /// The hooks that this hook runs, which then serve the same Reducer; none by
-  /// default.
+  /// default. A Reducer calls this method once.
   virtual std::vector<std::shared_ptr<CommHook>> inner_hooks() const {
     return {};
   }
@@ -110,8 +110,8 @@ class DDP_API CommHook {
  private:
   friend struct ReducerImpl;
 
-  /// The part of a Reducer that this hook serves.
-  void* user_ = nullptr;
+  /// The part of a Reducer that this hook serves; expired if it serves none.
+  std::weak_ptr<void> user_;
 };
 
 /// The default hook: one all-reduce that sums scaled gradients.

@@ -68,10 +68,6 @@ class ReductionObserver {
   /// All buckets are launched. The observer's collectives may follow.
   virtual void on_all_launched(const Reduction& /*reduction*/) {}
 
-  /// Whether `on_reduced` or `on_end` will run collectives.
-  virtual bool ends_with_collectives() const {
-    return false;
-  }
   /// The wait for all reductions begins.
   virtual void on_finalize(const Reduction& /*reduction*/) {}
   /// The wait for the bucket's reduction begins.
@@ -144,12 +140,6 @@ class ObserverList {
   /// The observers that need the events of each parameter in this reduction.
   const std::vector<ReductionObserver*>& watching() const {
     return watching_;
-  }
-
-  bool end_with_collectives() const {
-    return std::any_of(all_.begin(), all_.end(), [](auto* observer) {
-      return observer->ends_with_collectives();
-    });
   }
 
  private:

@@ -25,7 +25,6 @@ class Synchronization {
 
   void begin_no_sync() {
     ++no_sync_depth_;
-    forward_pending_ = false;
   }
   void end_no_sync() {
     --no_sync_depth_;
@@ -34,9 +33,9 @@ class Synchronization {
     return no_sync_depth_ == 0;
   }
 
-  /// Records that an anchored forward pass ran.
-  void forward_came() {
-    forward_pending_ = true;
+  /// Records that a forward pass ran whose backward is reduced, or is not.
+  void forward_came(bool is_reduced) {
+    forward_pending_ = is_reduced;
   }
   /// Whether the backward pass whose first gradient has arrived is reduced. A
   /// pass without an anchor (a gradient penalty) is reduced only if an anchored
@@ -78,7 +77,8 @@ class Synchronization {
  private:
   SyncDecision decision_;
   int64_t no_sync_depth_ = 0;
-  /// Whether an anchored forward pass ran since the last reduction.
+  /// Whether an anchored forward pass ran since the last reduction, and none
+  /// after it that is not reduced.
   bool forward_pending_ = false;
   bool accumulated_ = false;
   /// Whether a reduction has run since the last `finish_backward`.

@@ -75,9 +75,6 @@ class MeasuredBuckets final : public ReductionObserver {
   void on_new_buckets() override {
     end();
   }
-  bool ends_with_collectives() const override {
-    return is_on();
-  }
   /// Once enough backward passes have been measured after the rebuild, tries
   /// another layout; once that layout has been measured too, keeps the faster
   /// one. Collective whenever it tries a layout or decides.

@@ -3,6 +3,8 @@
 #include <ddp/internal/check.h>
 #include <ddp/reducer/core/gradient_hook.h>
 
+#include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 namespace ddp::detail {
@@ -33,27 +35,49 @@ ModuleMembership::ModuleMembership(
       owned_(std::move(owned)) {}
 
 void ModuleMembership::on_computed(const Reduction& reduction) {
-  const auto& unused = reduction.unused;
-  if (!current_ || is_gone() || unused == checked_) {
+  if (!current_ || is_gone()) {
     return; // other modules may have the layers of a released module
   }
-  checked_ = unused;
-  const auto now = set_of(current_().tensors);
-  size_t known = 0;
+  auto idle = reduction.unused;
+  size_t holders = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].tensor.requires_grad()) {
+      idle.push_back(i);
+    }
+  }
+  for (const size_t index : idle) {
+    holders += parameters_[index].tensor.use_count();
+  }
+  const bool may_be_replaced = idle != checked_ || holders < holders_;
+  holders_ = holders;
+  if (!may_be_replaced) {
+    return;
+  }
+  checked_ = std::move(idle);
+  const auto now = current_().tensors;
+  const auto of_module = set_of(now);
+  const auto left =
+      std::find_if(checked_.begin(), checked_.end(), [&](size_t index) {
+        return !has(of_module, parameters_[index].tensor);
+      });
+  if (left == checked_.end()) {
+    return;
+  }
+  TensorSet known;
   for (const auto& parameter : parameters_) {
-    known += has(now, parameter.tensor);
+    known.insert(parameter.tensor.unsafeGetTensorImpl());
   }
-  if (known == now.size()) {
-    return; // layers may be missing, but none is new
-  }
-  for (const size_t index : unused) {
-    DDP_CHECK(
-        has(now, parameters_[index].tensor),
-        "{} has no gradient, and no longer belongs to the Reducer's module: "
-        "construct the Reducer after replacing layers, and a new Reducer "
-        "after each later replacement",
-        parameters_[index].name());
-  }
+  const bool has_new =
+      std::any_of(now.begin(), now.end(), [&](const auto& tensor) {
+        return tensor.requires_grad() && !has(known, tensor);
+      });
+  DDP_CHECK(
+      !has_new,
+      "{} has no gradient, and no longer belongs to the Reducer's module: "
+      "construct the Reducer after replacing layers, and a new Reducer after "
+      "each later replacement",
+      parameters_[*left].name());
+  holders_ = std::numeric_limits<size_t>::max(); // a new layer may come later
 }
 
 NamedTensors ModuleMembership::added(

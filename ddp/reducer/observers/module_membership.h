@@ -20,8 +20,9 @@ class ModuleMembership final : public ReductionObserver {
     return owned_ && owned_->expired();
   }
 
-  /// Throws `c10::Error` if a parameter without a gradient no longer belongs to
-  /// the module: its layer was replaced, and the new parameter is not averaged.
+  /// Throws `c10::Error` if a parameter without a gradient, for example a
+  /// frozen one, no longer belongs to the module: its layer was replaced, and
+  /// the new parameter is not averaged.
   void on_computed(const Reduction& reduction) override;
 
   /// The module's parameters that have a gradient but no Reducer, and are not
@@ -32,8 +33,10 @@ class ModuleMembership final : public ReductionObserver {
   const std::vector<ParameterState>& parameters_;
   std::function<NamedTensors()> current_;
   std::optional<std::weak_ptr<torch::nn::Module>> owned_;
-  /// The parameters of the last search.
+  /// The parameters of the last search, and who held them in the last pass:
+  /// fewer if the module no longer does.
   std::vector<size_t> checked_;
+  size_t holders_ = 0;
 };
 
 } // namespace ddp::detail

@@ -35,9 +35,6 @@ class StepCheck final : public ReductionObserver {
   /// Collective.
   void on_all_launched(const Reduction& reduction) override;
 
-  bool ends_with_collectives() const override {
-    return is_on();
-  }
   /// Throws `c10::ValueError` on all ranks if any rank has findings. Collective
   /// if any rank has findings.
   void on_reduced() override;

@@ -3,6 +3,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/join.h>
 #include <ddp/process_group/agreement/same_on_all.h>
+#include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/support/optimizer_text.h>
 
 #include <torch/optim/lbfgs.h>
@@ -31,17 +32,37 @@ void set_stepped(const torch::optim::Optimizer& optimizer, bool stepped) {
 
 bool has_some_of(
     const torch::optim::Optimizer& optimizer,
-    const std::vector<at::Tensor>& parameters) {
+    const std::vector<ParameterState>& parameters) {
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& theirs : group.params()) {
       for (const auto& ours : parameters) {
-        if (theirs.is_same(ours)) {
+        if (theirs.is_same(ours.tensor)) {
           return true;
         }
       }
     }
   }
   return false;
+}
+
+/// The gradients of another Reducer's parameters may not be averaged yet.
+void check_no_other_reducer(
+    const torch::optim::Optimizer& optimizer,
+    const std::vector<ParameterState>& parameters) {
+  const GradientListener* own = nullptr;
+  for (const auto& parameter : parameters) {
+    own = own ? own : gradient_listener(parameter.tensor);
+  }
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto* listener = gradient_listener(parameter);
+      DDP_CHECK_VALUE(
+          !listener || listener == own || !listener->is_of_use(),
+          "step_in_backward: the optimizer has parameters of another Reducer, "
+          "which would be stepped too early: create an optimizer for each "
+          "Reducer, or call its step() after backward");
+    }
+  }
 }
 
 } // namespace
@@ -60,7 +81,6 @@ StepInBackward::~StepInBackward() {
 
 void StepInBackward::attach(
     torch::optim::Optimizer& optimizer,
-    const std::vector<at::Tensor>& parameters,
     const ProcessGroup& group) {
   DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
@@ -71,8 +91,9 @@ void StepInBackward::attach(
       "step_in_backward: this optimizer communicates in its step, as "
       "ZeroRedundancyOptimizer does: call its step() after backward");
   DDP_CHECK_VALUE(
-      has_some_of(optimizer, parameters),
+      has_some_of(optimizer, parameters_),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
+  check_no_other_reducer(optimizer, parameters_);
   check_same_on_all(group, "step_in_backward", describe(optimizer));
   if (optimizer_) {
     set_stepped(*optimizer_, false);
@@ -88,6 +109,7 @@ void StepInBackward::on_all_launched(const Reduction& reduction) {
 
 PartialStep& StepInBackward::step() {
   if (!step_) {
+    check_no_other_reducer(*optimizer_, parameters_); // one constructed later
     step_ = std::make_unique<PartialStep>(*optimizer_);
   }
   return *step_;

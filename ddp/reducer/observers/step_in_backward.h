@@ -20,12 +20,9 @@ class StepInBackward final : public ReductionObserver {
   ~StepInBackward() override;
 
   /// Throws `c10::ValueError` if the optimizer reads several parameters
-  /// together, communicates, or has none of `parameters`, or if the optimizers
-  /// differ between ranks.
-  void attach(
-      torch::optim::Optimizer& optimizer,
-      const std::vector<at::Tensor>& parameters,
-      const ProcessGroup& group);
+  /// together, communicates, or has none of the parameters or another
+  /// Reducer's, or if the optimizers differ between ranks.
+  void attach(torch::optim::Optimizer& optimizer, const ProcessGroup& group);
 
   /// The optimizer; null before `attach`.
   torch::optim::Optimizer* optimizer() const {

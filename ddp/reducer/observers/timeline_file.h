@@ -48,9 +48,6 @@ class TimelineFile final : public ReductionObserver {
       Recorder& recorder,
       const CaptureCheck& capture);
 
-  bool ends_with_collectives() const override {
-    return !clock_;
-  }
   /// Records the times, compares the ranks' clocks at the first call, and
   /// writes the file after the last step.
   void on_end(const Reduction& reduction) override;
