@@ -94,7 +94,7 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
       REQUIRE_THAT(
           report_of(1, {ended->path(0), ended->path(2)}),
           Has("  collective 3: not all ranks have called it\n"
-              "    rank 1: no record\n"));
+              "    rank 1: no record of this group\n"));
     }
   }
 }
@@ -293,9 +293,14 @@ FOLDER_TEST(
           "    ranks 0-1,3: all_reduce(SUM) of float32 [4] "
           "(step)\n"
           "    rank 2: all_reduce(SUM) of float32 [8] (step)\n"));
+  ahead["time_ns"] = 10000000000;
+  write(folder, "rank_2", ahead);
+  REQUIRE_THAT( // the program has survived the difference
+      report_of(1, {folder.path()}),
+      Has("collective 4: the ranks' calls differ",
+          "collective 6: not all ranks have called it"));
   ahead["collectives"][3]["tensors"] = "float32 [4]";
   ahead["collectives"][5]["sequence"] = int64_t{1} << 62;
-  ahead["time_ns"] = 10000000000;
   write(folder, "rank_2", ahead);
   REQUIRE_THAT(
       report_of(1, {folder.path()}),

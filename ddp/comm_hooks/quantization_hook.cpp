@@ -96,7 +96,7 @@ c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {
   const auto& buffer = bucket.buffer;
-  if (!buffer.is_floating_point()) {
+  if (!buffer.is_floating_point() || buffer.numel() == 0) {
     return detail::all_reduce_mean(buffer, group);
   }
   // A longer channel would only be padded with zeros.

@@ -20,7 +20,8 @@ using detail::throw_differences;
 constexpr const char* kGradients = "gradients";
 constexpr const char* kRemedy =
     " (check its batch and loss; to keep gradients finite, use a smaller "
-    "learning rate, clip_grad_norm or, in half precision, a GradScaler):";
+    "learning rate, clip_grad_norm or, in half precision and without "
+    "check_finite, a GradScaler):";
 
 std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
   std::vector<std::string> findings;

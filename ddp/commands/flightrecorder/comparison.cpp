@@ -163,7 +163,7 @@ bool lag(const Members& members, std::ostream& out) {
   }
   out << head_of(sequence) << "not all ranks have called it\n";
   if (!silent.empty()) {
-    out << "    " << silent << ": no record\n";
+    out << "    " << silent << ": no record of this group\n";
   }
   for (const auto& member : members) {
     if (member.at(sequence)) {
@@ -207,7 +207,8 @@ bool compare(const std::vector<Record>& records, std::ostream& out) {
   for (const auto& [name, members] : groups_of(records)) {
     out << "group " << name << ", size "
         << members.front().calls.begin()->second->size << "\n";
-    if (differ(members, out) || lag(members, out)) {
+    const bool differed = differ(members, out); // which a program may survive
+    if (lag(members, out) || differed) {
       agree = false;
     } else {
       out << "  the ranks agree, up to collective " << members.front().last()

@@ -50,7 +50,7 @@ struct GradScalerOptions {
 /// If one rank's gradient is infinite or NaN, so is the mean on all ranks.
 /// After a backward pass with a `Reducer`, all ranks thus skip the same steps.
 /// If gradients differ between ranks (ignored parameters, sharded optimizers,
-/// steps under `no_sync`), pass the group. Ranks then agree by an all-reduce of
+/// local SGD, `no_sync`), pass the group. Ranks then agree by an all-reduce of
 /// one number in each `unscale_`, which no `Join` allows. A rank without inputs
 /// misses updates: after a `Join`, give all ranks a new scaler with one scale.
 ///

@@ -119,7 +119,8 @@ struct ReducerOptions {
   TORCH_ARG(int64_t, check_divergence_every) = 0;
 
   /// Whether to check each rank's gradients for NaN and infinity before they
-  /// are averaged, and to throw on all ranks with the parameters' names.
+  /// are averaged, and to throw on all ranks with the parameters' names. Not
+  /// for a `GradScaler`, which expects infinite gradients.
   TORCH_ARG(bool, check_finite) = false;
 
   /// The hook that reduces buckets. Unset: an all-reduce.
