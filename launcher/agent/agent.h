@@ -46,6 +46,9 @@ class Agent {
   /// The time that a stopped job waits for a reader that has stopped reading (a
   /// pager).
   static constexpr std::chrono::seconds kLastOutputTime{5};
+  /// The times after which messages name the missing nodes, first and again.
+  static constexpr std::chrono::seconds kMissingTime{5};
+  static constexpr std::chrono::seconds kStillMissingTime{60};
   /// After this time the agent reports which ranks wait for a rank that has
   /// left.
   static constexpr std::chrono::seconds kLongWait{10};
@@ -141,6 +144,7 @@ class Agent {
 
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
+  bool reached_ = false; // the rendezvous
   int end_requests_ = 0; // number of signals that end the job
   std::set<pid_t> end_senders_; // of such signals
   std::optional<int> exit_code_; // once the job has ended

@@ -92,6 +92,10 @@ void Agent::tick() {
     say_who_is_missing(now);
   }
   rendezvous_.tick(now);
+  if (next_waiting_ && !reached_ && rendezvous_.machine().is_connected()) {
+    reached_ = true;
+    next_waiting_ = now + kMissingTime; // who is missing is known by then
+  }
   take_commands();
   if (!supervisor_) {
     return; // no ranks yet

@@ -16,10 +16,6 @@ namespace {
 
 using Command = Rendezvous::Command;
 
-// The times after which messages name the missing nodes, first and again.
-constexpr std::chrono::seconds kMissingTime(5);
-constexpr std::chrono::seconds kStillMissingTime(60);
-
 // Whether a rank failed by itself although it was being stopped, also by the
 // signal `passed_on` if that is not 0.
 bool failed_by_itself(const RankEnd& end, int passed_on) {

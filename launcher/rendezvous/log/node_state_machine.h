@@ -119,6 +119,10 @@ class NodeStateMachine {
   const std::set<std::string>& watched() const {
     return watched_;
   }
+  /// Whether the node has reached the rendezvous.
+  bool is_connected() const {
+    return access_ != Access::kNone;
+  }
   /// One line about the event for which the node waits.
   std::string awaited() const;
 
@@ -158,9 +162,6 @@ class NodeStateMachine {
   bool takes_others() const;
   void schedule(Time now);
 
-  bool is_connected() const {
-    return access_ != Access::kNone;
-  }
   bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
