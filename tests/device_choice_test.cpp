@@ -170,6 +170,15 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
               .device.is_cpu());
 }
 
+TEST_CASE("a LOCAL_RANK that counts the ranks of other hosts is told") {
+  std::vector<RankInfo> members{kTwoGpus, kTwoGpus};
+  members[1].local_rank = 3;
+  REQUIRE_THAT(
+      choose(members, 1).note,
+      Has("training on the CPU, because LOCAL_RANK is 3 on rank 1, whose host "
+          "has 2 ranks"));
+}
+
 TEST_CASE("local ranks are found by comparing hosts") {
   std::vector<RankInfo> members{
       {"a", {}, ""}, {"b", {}, ""}, {"a", {}, ""}, {"b", {}, ""}};

@@ -50,9 +50,20 @@ std::optional<Shortage> shortage(
         taken.insert(other.gpus.begin(), other.gpus.end());
       }
     }
-    if (gpu_index(own, place.rank, false) >=
-            static_cast<int64_t>(own.gpus.size()) ||
-        static_cast<int64_t>(taken.size()) < place.size) {
+    const bool has_own = gpu_index(own, place.rank, false) <
+        static_cast<int64_t>(own.gpus.size());
+    const bool has_enough = static_cast<int64_t>(taken.size()) >= place.size;
+    if (!has_own && has_enough && place.rank >= place.size) {
+      return Shortage{
+          detail::format(
+              "LOCAL_RANK is {} on rank {}, whose host has {} rank{}",
+              place.rank,
+              r,
+              place.size,
+              place.size == 1 ? "" : "s"),
+          "Count LOCAL_RANK from 0 on each host"};
+    }
+    if (!has_own || !has_enough) {
       return Shortage{
           detail::format(
               "{} ranks share a host with {} usable GPU{}",

@@ -20,7 +20,7 @@ class DDP_API Work {
 
   /// Waits until the tensors may be used: blocks the thread for CPU tensors,
   /// and makes the current stream wait for CUDA tensors. Throws as collectives
-  /// do.
+  /// do, also after `ProcessGroup::shutdown`.
   void wait();
 
  private:
