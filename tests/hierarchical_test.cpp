@@ -122,8 +122,8 @@ void check_uneven(const BackendPtr& backend) {
   backend->_allgather_base(nothing, nothing, {})->wait();
 }
 
-void check_with_root(const BackendPtr& backend) {
-  const auto all = values_of_all(backend->getSize(), 20);
+void check_with_root(const BackendPtr& backend, torch::ScalarType dtype) {
+  const auto all = values_of_all(backend->getSize(), 20, dtype);
   const int rank = backend->getRank();
   const bool is_root = rank == 1;
   Tensors own{all[rank].clone()};
@@ -177,6 +177,12 @@ void check_bits(const BackendPtr& backend, const ProcessGroup& group) {
   REQUIRE(same(sum(), first));
 }
 
+void check_mean_of_complex_halves(const BackendPtr& backend) {
+  Tensors tensors{torch::ones({5}, torch::kComplexHalf)};
+  backend->allreduce(tensors, reduce_by(Kind::AVG))->wait();
+  REQUIRE(same(tensors[0], torch::ones({5}, torch::kComplexHalf)));
+}
+
 TEST_CASE("reductions give the same for each placement of ranks on hosts") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& group) {
     REQUIRE(backend->getBackendName() == "hierarchical");
@@ -192,9 +198,11 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
     check_any_dtype(backend);
     check_uneven(backend);
-    check_with_root(backend);
     check_messages(backend);
-    for (const auto dtype : {torch::kLong, torch::kComplexFloat}) {
+    for (const auto dtype :
+         {torch::kLong, torch::kBool, torch::kShort, torch::kComplexFloat}) {
+      INFO(dtype);
+      check_with_root(backend, dtype);
       check_all_to_all(backend, dtype, false);
     }
   });
@@ -203,6 +211,7 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
 TEST_CASE("over several hosts every dtype is reduced that shared memory does") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
     check_reductions(backend);
+    check_mean_of_complex_halves(backend);
     // Reduce-scatter and reduce, also of dtypes that gloo does not support.
     const int64_t size = backend->getSize();
     const auto rank = backend->getRank();

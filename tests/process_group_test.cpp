@@ -194,6 +194,23 @@ RANKS_TEST("a group that the program has already is used") {
   REQUIRE(tensor.item<double>() == 3);
 }
 
+RANKS_TEST(
+    "a group without a backend for CPU tensors is refused, with advice") {
+  const auto lone = c10::make_intrusive<c10d::ProcessGroup>(
+      group.store(),
+      static_cast<int>(group.rank()),
+      static_cast<int>(group.size()));
+  lone->setBackend(
+      torch::kCUDA,
+      c10d::ProcessGroup::BackendType::CUSTOM,
+      group.c10d()->getBackend(torch::kCPU));
+  REQUIRE_THROWS_AS(ProcessGroup::from_c10d(lone), c10::ValueError);
+  REQUIRE_THROWS_WITH(
+      ProcessGroup::from_c10d(lone, c10::Device(torch::kCUDA, 0)),
+      Has("from_c10d: the group has no backend for CPU tensors",
+          "init_process_group(\"cpu:gloo,cuda:nccl\")"));
+}
+
 TEST_CASE("ranks may leave in any order, the store's host first") {
   for (int round = 0; round < 3; ++round) {
     ranks(4, [] {

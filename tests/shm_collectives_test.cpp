@@ -70,6 +70,20 @@ SHM_TEST(
   }
 }
 
+SHM_TEST("means of complex halves are computed over shared memory") {
+  const auto ones = torch::ones({5}, torch::kComplexHalf);
+  Tensors tensors{ones.clone()};
+  backend->allreduce(tensors, reduce_by(Kind::AVG))->wait();
+  REQUIRE(same(tensors[0], ones));
+  c10d::ReduceOptions mean;
+  mean.reduceOp = Kind::AVG;
+  backend->reduce(tensors, mean)->wait();
+  REQUIRE(same(tensors[0], ones));
+  // `kMean` is a sum, which the group divides.
+  group.all_reduce(tensors[0], ReduceOp::kMean);
+  REQUIRE(same(tensors[0], ones));
+}
+
 SHM_TEST("pieces of several slots are moved") {
   const auto rank = backend->getRank();
   const int64_t numel = 700000; // 2.7 slots

@@ -151,6 +151,17 @@ std::chrono::milliseconds timeout_of(
   return Impl().timeout;
 }
 
+/// A group also exchanges hosts, errors and other CPU tensors of this library.
+void check_sends_cpu_tensors(const c10d::ProcessGroup& group) {
+  const auto devices = group.getDeviceTypes();
+  const auto is_cpu = [](c10::Device device) { return device.is_cpu(); };
+  DDP_CHECK_VALUE(
+      devices.empty() || std::any_of(devices.begin(), devices.end(), is_cpu),
+      "from_c10d: the group has no backend for CPU tensors, which ranks also "
+      "exchange: add gloo, in Python by "
+      "init_process_group(\"cpu:gloo,cuda:nccl\")");
+}
+
 } // namespace
 
 ProcessGroup ProcessGroup::duplicate() const {
@@ -216,6 +227,7 @@ ProcessGroup ProcessGroup::from_c10d(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     c10::Device device) {
   DDP_CHECK_VALUE(group, "from_c10d: the group is null");
+  check_sends_cpu_tensors(*group);
   auto impl = std::make_shared<Impl>();
   impl->rank = group->getRank();
   impl->size = group->getSize();

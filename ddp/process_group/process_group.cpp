@@ -1,5 +1,6 @@
 #include <ddp/process_group.h>
 
+#include <ddp/backends/common/reduction.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/internal/text_tensor.h>
@@ -286,7 +287,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
     in_place(tensor, [&](at::Tensor& contiguous) {
       detail::wait(*impl_, start_all_reduce(*impl_, contiguous, op));
       if (op == ReduceOp::kMean) {
-        contiguous.div_(impl_->size);
+        backends::divide_sum(contiguous, impl_->size);
       }
     });
   });

@@ -2,6 +2,7 @@
 
 #include <ddp/backends/common/arguments.h>
 #include <ddp/internal/check.h>
+#include <ddp/support/plain_memory.h>
 
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/util/BFloat16.h>
@@ -21,6 +22,15 @@
 #else
 #define DDP_EACH_VECTOR_UNIT
 #endif
+
+namespace ddp::backends {
+
+void divide_sum(const at::Tensor& sum, int64_t count) {
+  const bool by_parts = sum.scalar_type() == at::kComplexHalf;
+  (by_parts ? detail::as_real(sum) : sum).div_(count);
+}
+
+} // namespace ddp::backends
 
 namespace ddp::backends::shm {
 namespace {

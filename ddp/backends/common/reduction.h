@@ -1,10 +1,18 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstdint>
 #include <vector>
+
+namespace ddp::backends {
+
+/// Divides a sum in place by `count`. LibTorch cannot divide complex half
+/// numbers on the CPU, so their parts are divided.
+void divide_sum(const at::Tensor& sum, int64_t count);
+
+} // namespace ddp::backends
 
 namespace ddp::backends::shm {
 

@@ -53,7 +53,10 @@ class Backend final : public ForwardingBackend {
       at::Tensor&,
       const c10d::AllgatherOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// Sends complex numbers as pairs of real ones: gloo sends only those.
+  // These collectives send dtypes that gloo lacks as bytes, also in the results
+  // of the works.
+  WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
+  WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
   WorkPtr alltoall_base(
       at::Tensor& output,
       at::Tensor& input,
@@ -77,6 +80,13 @@ class Backend final : public ForwardingBackend {
   /// A flat view of a dense tensor without gaps, in memory order. Throws
   /// `c10::ValueError` if the tensor is not on the CPU.
   at::Tensor elements(const char* name, const at::Tensor& tensor) const;
+  /// The tensor, or its bytes if gloo lacks the dtype.
+  at::Tensor sendable(const char* name, const at::Tensor& tensor) const;
+  /// The same for lists of tensors, which must have the dtype of `own`.
+  TensorLists sendable(
+      const char* name,
+      const at::Tensor& own,
+      const TensorLists& lists) const;
   /// The flat view of a tensor to reduce.
   at::Tensor operand(
       const char* name,

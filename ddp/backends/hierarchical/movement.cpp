@@ -79,16 +79,67 @@ Backend::WorkPtr Backend::all_gather(
   });
 }
 
+at::Tensor Backend::sendable(const char* name, const at::Tensor& tensor) const {
+  if (is_of_gloo(tensor.scalar_type()) || tensor.scalar_type() == at::kBool) {
+    return tensor;
+  }
+  arguments_.check_contiguous(name, tensor);
+  arguments_.check_on_cpu(name, tensor);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return detail::as_bytes(tensor);
+}
+
+Backend::TensorLists Backend::sendable(
+    const char* name,
+    const at::Tensor& own,
+    const TensorLists& lists) const {
+  TensorLists result(lists.size());
+  for (size_t i = 0; i < lists.size(); ++i) {
+    arguments_.check_same_dtype(name, own, lists[i]);
+    for (const auto& tensor : lists[i]) {
+      result[i].push_back(sendable(name, tensor));
+    }
+  }
+  return result;
+}
+
+Backend::WorkPtr Backend::gather(
+    TensorLists& outputs,
+    Tensors& inputs,
+    const c10d::GatherOptions& options) {
+  const char* name = "gather";
+  const auto& own = arguments_.only(name, inputs);
+  Tensors input{sendable(name, own)};
+  auto lists = sendable(name, own, outputs);
+  return ForwardingBackend::gather(lists, input, options);
+}
+
+Backend::WorkPtr Backend::scatter(
+    Tensors& outputs,
+    TensorLists& inputs,
+    const c10d::ScatterOptions& options) {
+  const char* name = "scatter";
+  const auto& own = arguments_.only(name, outputs);
+  Tensors output{sendable(name, own)};
+  auto lists = sendable(name, own, inputs);
+  return ForwardingBackend::scatter(output, lists, options);
+}
+
 Backend::WorkPtr Backend::alltoall_base(
     at::Tensor& output,
     at::Tensor& input,
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
     const c10d::AllToAllOptions& options) {
-  auto real_output = detail::as_real(output);
-  auto real_input = detail::as_real(input);
+  const char* name = "all_to_all_single";
+  auto received = sendable(name, output);
+  auto sent = sendable(name, input);
+  arguments_.check_same_dtype(name, input, output);
+  // Bytes of scalars could be split, so the tensors themselves are checked.
+  arguments_.parts(name, output, output_sizes);
+  arguments_.parts(name, input, input_sizes);
   return ForwardingBackend::alltoall_base(
-      real_output, real_input, output_sizes, input_sizes, options);
+      received, sent, output_sizes, input_sizes, options);
 }
 
 at::Tensor Backend::row(

@@ -32,7 +32,7 @@ void divide_if_mean(
     const c10d::ReduceOp& op,
     int size) {
   if (op.op_ == c10d::ReduceOp::AVG) {
-    tensor.div_(size);
+    divide_sum(tensor, size);
   }
 }
 

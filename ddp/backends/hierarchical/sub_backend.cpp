@@ -35,6 +35,20 @@ std::vector<Tensors> list_at_root(
 
 } // namespace
 
+bool is_of_gloo(at::ScalarType dtype) {
+  constexpr at::ScalarType kOfGloo[] = {
+      at::kFloat,
+      at::kDouble,
+      at::kHalf,
+      at::kBFloat16,
+      at::kByte,
+      at::kChar,
+      at::kInt,
+      at::kLong};
+  return std::find(std::begin(kOfGloo), std::end(kOfGloo), dtype) !=
+      std::end(kOfGloo);
+}
+
 SubBackend::SubBackend(
     c10::intrusive_ptr<c10d::Backend> part,
     const char* where,
@@ -68,18 +82,8 @@ void SubBackend::await(c10d::Work& work) const {
 }
 
 bool SubBackend::can_reduce(const at::Tensor& tensor) const {
-  constexpr at::ScalarType kOfGloo[] = {
-      at::kFloat,
-      at::kDouble,
-      at::kHalf,
-      at::kBFloat16,
-      at::kByte,
-      at::kChar,
-      at::kInt,
-      at::kLong};
   return !backend_ || backend_->getBackendName() != "gloo" ||
-      std::find(std::begin(kOfGloo), std::end(kOfGloo), tensor.scalar_type()) !=
-      std::end(kOfGloo);
+      is_of_gloo(tensor.scalar_type());
 }
 
 void SubBackend::reduce_here(

@@ -8,6 +8,9 @@
 
 namespace ddp::backends::hierarchical {
 
+/// Whether gloo reduces this dtype. Gloo sends these dtypes and bool.
+bool is_of_gloo(at::ScalarType dtype);
+
 /// A part of a hierarchical backend. The other functions start a collective,
 /// and `finish` waits for the collective; all do nothing on a rank without this
 /// sub-backend. AVG is computed as a sum, which the caller divides. Tensors

@@ -8,7 +8,9 @@ namespace ddp::backends::mpi {
 namespace {
 
 /// Starts the messages to and from each rank. A single tensor to send goes to
-/// all ranks; undefined and empty tensors are skipped.
+/// all ranks; undefined tensors are skipped. Empty ones are sent, so that a
+/// rank whose tensors do not fit gets an error, not the next exchange's
+/// message.
 void exchange_messages(
     const Channel& channel,
     Requests& requests,
@@ -16,24 +18,24 @@ void exchange_messages(
     const std::vector<at::Tensor>& from_ranks) {
   const int size = channel.size;
   const int rank = channel.rank;
-  const auto to = [&](int peer) {
-    return bytes_of(to_ranks[to_ranks.size() == 1 ? 0 : peer]);
+  const auto to = [&](int peer) -> const at::Tensor& {
+    return to_ranks[to_ranks.size() == 1 ? 0 : peer];
   };
-  const bool own_is_there = to(rank).data == bytes_of(from_ranks[rank]).data;
+  const bool own_is_there =
+      bytes_of(to(rank)).data == bytes_of(from_ranks[rank]).data;
   // Ranks begin with different peers, so that not all write to one rank at
   // once.
   for (int i = own_is_there ? 1 : 0; i < size; ++i) {
     const int peer = (rank + size - i) % size;
-    const auto bytes = bytes_of(from_ranks[peer]);
-    if (bytes.size > 0) {
-      requests.receive(bytes, peer, kExchangeTag, *channel.comm);
+    if (from_ranks[peer].defined()) {
+      requests.receive(
+          bytes_of(from_ranks[peer]), peer, kExchangeTag, *channel.comm);
     }
   }
   for (int i = own_is_there ? 1 : 0; i < size; ++i) {
     const int peer = (rank + i) % size;
-    const auto bytes = to(peer);
-    if (bytes.size > 0) {
-      requests.send(bytes, peer, kExchangeTag, *channel.comm);
+    if (to(peer).defined()) {
+      requests.send(bytes_of(to(peer)), peer, kExchangeTag, *channel.comm);
     }
   }
 }

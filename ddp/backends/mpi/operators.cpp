@@ -27,9 +27,9 @@ MPI_Op create() {
   return op;
 }
 
-/// For half or bfloat16. MPI's handles live as long as MPI.
+/// For floating-point dtypes. MPI's handles live as long as MPI.
 template <ScalarType dtype>
-MPI_Op small_float(Kind kind) {
+MPI_Op own_operator(Kind kind) {
   static const std::map<Kind, MPI_Op> ops{
       {Kind::SUM, create<dtype, Kind::SUM>()},
       {Kind::PRODUCT, create<dtype, Kind::PRODUCT>()},
@@ -72,20 +72,30 @@ MPI_Datatype native_type(ScalarType dtype) {
 } // namespace
 
 void create_operators() {
-  small_float<ScalarType::Half>(Kind::SUM);
-  small_float<ScalarType::BFloat16>(Kind::SUM);
+  own_operator<ScalarType::Half>(Kind::SUM);
+  own_operator<ScalarType::BFloat16>(Kind::SUM);
+  own_operator<ScalarType::Float>(Kind::MIN);
+  own_operator<ScalarType::Double>(Kind::MIN);
 }
 
 Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
   const shm::Reduction checked(dtype, op); // throws if it is not defined
   const Kind kind = op.op_ == Kind::AVG ? Kind::SUM : op.op_;
+  // MPI's own MIN and MAX lose NaN if a certain rank has it.
+  const bool extreme = kind == Kind::MIN || kind == Kind::MAX;
+  if (extreme && dtype == ScalarType::Float) {
+    return {MPI_FLOAT, own_operator<ScalarType::Float>(kind)};
+  }
+  if (extreme && dtype == ScalarType::Double) {
+    return {MPI_DOUBLE, own_operator<ScalarType::Double>(kind)};
+  }
   switch (dtype) {
     case ScalarType::Half:
-      return {MPI_UINT16_T, small_float<ScalarType::Half>(kind)};
+      return {MPI_UINT16_T, own_operator<ScalarType::Half>(kind)};
     case ScalarType::ComplexHalf: // as pairs, which only sums allow
-      return {MPI_UINT16_T, small_float<ScalarType::Half>(kind), 2};
+      return {MPI_UINT16_T, own_operator<ScalarType::Half>(kind), 2};
     case ScalarType::BFloat16:
-      return {MPI_UINT16_T, small_float<ScalarType::BFloat16>(kind)};
+      return {MPI_UINT16_T, own_operator<ScalarType::BFloat16>(kind)};
     default:
       return {native_type(dtype), built_in(kind, dtype == ScalarType::Bool)};
   }

@@ -19,9 +19,9 @@ struct Operator {
 void create_operators();
 
 /// The operator of a reduction. Bool uses logical operators; half and bfloat16
-/// are computed in float, and each pair's result is rounded. AVG is computed as
-/// a SUM, which the caller divides. Throws `c10::ValueError` if `op` is not
-/// defined for `dtype`.
+/// are computed in float, and each pair's result is rounded. MIN and MAX keep
+/// NaN. AVG is computed as a SUM, which the caller divides. Throws
+/// `c10::ValueError` if `op` is not defined for `dtype`.
 Operator operator_for(c10::ScalarType dtype, const c10d::ReduceOp& op);
 
 } // namespace ddp::backends::mpi

@@ -2,6 +2,7 @@
 
 #include <ddp/backends/mpi/backend.h>
 
+#include <ddp/backends/common/reduction.h>
 #include <ddp/backends/mpi/operators.h>
 
 #include <c10/util/Exception.h>
@@ -59,7 +60,7 @@ void divide_if_mean(
     const c10d::ReduceOp& op,
     int size) {
   if (op.op_ == c10d::ReduceOp::AVG) {
-    task.finish.push_back([=]() mutable { tensor.div_(size); });
+    task.finish.push_back([=] { divide_sum(tensor, size); });
   }
 }
 

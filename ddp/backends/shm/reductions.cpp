@@ -27,7 +27,7 @@ void reduce_rows(
   Reduction(target.scalar_type(), op)(
       sources, {static_cast<char*>(target.mutable_data_ptr())}, target.numel());
   if (op.op_ == c10d::ReduceOp::AVG) {
-    at::Tensor(target).div_(static_cast<int64_t>(rows.size()));
+    divide_sum(target, static_cast<int64_t>(rows.size()));
   }
 }
 
@@ -41,7 +41,7 @@ Backend::WorkPtr Backend::all_reduce(
   add(task, tensor);
   task.outputs = {tensor};
   if (op.op_ == c10d::ReduceOp::AVG) {
-    task.finish = [tensor, size = size_]() mutable { tensor.div_(size); };
+    task.finish = [tensor, size = size_] { divide_sum(tensor, size); };
   }
   task.collective = std::make_unique<AllReduce>(context(), tensor, op);
   return engine_->submit(std::move(task));
