@@ -79,6 +79,31 @@ RANKS_TEST("a whole state that is kept does not change in later steps") {
   }
 }
 
+RANKS_TEST("loaded states of others' parameters are not saved again") {
+  const auto options = torch::optim::AdamOptions(1e-2);
+  const auto net = start_net();
+  const auto whole_net = start_net();
+  Zero<torch::optim::Adam> optimizer(net->parameters(), group, options);
+  torch::optim::Adam plain(whole_net->parameters(), options);
+  train(*net, optimizer, 0, 2);
+  train(*whole_net, plain, 0, 2);
+  load_optimizer_state(optimizer, optimizer_state(plain)); // of all parameters
+  train(*net, optimizer, 2, 4);
+  train(*whole_net, plain, 2, 4);
+  const auto states = [](const c10::IValue& state) {
+    return entry(state, "state");
+  };
+  for (const int64_t to : {0, 2}) {
+    const auto state = optimizer.state_dict(to);
+    if (group.rank() == to) {
+      REQUIRE(
+          (text_of(states(state)) == text_of(states(optimizer_state(plain)))));
+    }
+  }
+  const auto part = states(optimizer.local_state_dict()).toGenericDict();
+  REQUIRE(part.size() < net->parameters().size());
+}
+
 TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
   const SharedFolder folder;
   const auto file = [path = folder.path](int64_t rank) {

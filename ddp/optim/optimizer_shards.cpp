@@ -280,7 +280,7 @@ c10::IValue OptimizerShards::state_dict(
   // No rank may fail while the others communicate.
   on_each_rank("ZeroRedundancyOptimizer::state_dict", group_, [&] {
     assign(optimizer);
-    own = optimizer_state(optimizer).toGenericDict();
+    own = own_part(optimizer_state(optimizer)).toGenericDict();
     const auto states = own.at("state").toGenericDict();
     if (group_.rank() == to) {
       own.insert_or_assign("state", on_cpu(states, /*copy=*/true));
@@ -318,7 +318,7 @@ c10::IValue OptimizerShards::state_dict(
 c10::IValue OptimizerShards::local_state_dict(
     torch::optim::Optimizer& optimizer) {
   assign(optimizer);
-  const auto part = optimizer_state(optimizer).toGenericDict();
+  const auto part = own_part(optimizer_state(optimizer)).toGenericDict();
   part.insert(kShard, shard());
   return part;
 }
@@ -338,7 +338,9 @@ std::vector<int64_t> OptimizerShards::shard() const {
   return shard;
 }
 
-/// Returns other values unchanged: the reader rejects them.
+/// The part of this rank's parameters: `load_optimizer_state` and `torch::load`
+/// give the optimizer the states of all parameters. Returns other values
+/// unchanged: the reader rejects them.
 IValue OptimizerShards::own_part(const IValue& state) const {
   if (!state.isGenericDict()) {
     return state;
