@@ -42,14 +42,16 @@ IncompatibleKeys load_checkpoint(
   detail::Copies copies;
   IncompatibleKeys keys;
   const auto read = [&] {
+    std::vector<std::string> omitted;
+    const auto content = detail::read_checkpoint(path, options, &omitted);
+    const auto state = detail::module_entry(
+        content, options.entry(), detail::named_state(module).keys(), omitted);
     copies = detail::plan_copies(
         detail::with_shard_number(path),
-        detail::module_entry(
-            read_checkpoint_file(path, options),
-            options.entry(),
-            detail::named_state(module).keys()),
+        state.tensors,
         module,
-        options.strict() ? nullptr : &keys);
+        options.strict() ? nullptr : &keys,
+        state.others);
   };
   if (options.every_rank_reads()) {
     detail::on_each_rank("load_checkpoint", group, read);

@@ -23,9 +23,10 @@ bool writes_safetensors(const std::string& path) {
 c10::IValue read(
     const detail::ByteSource& file,
     const std::string& path,
-    bool strict) {
+    bool strict,
+    std::vector<std::string>* omitted) {
   if (!detail::is_safetensors(file, path)) {
-    return detail::TorchArchive(file).value(strict);
+    return detail::TorchArchive(file).value(strict, /*verify=*/true, omitted);
   }
   auto content = detail::read_safetensors(file);
   return detail::take_value(content);
@@ -34,7 +35,8 @@ c10::IValue read(
 c10::IValue read(
     const std::string& path,
     detail::FileAccess access,
-    bool strict) {
+    bool strict,
+    std::vector<std::string>* omitted = nullptr) {
   return detail::naming_file(path, [&] {
     if (detail::is_safetensors_index(path)) {
       return detail::to_generic_dict(
@@ -44,7 +46,7 @@ c10::IValue read(
     }
     const detail::FileSource file(path);
     return detail::read_file(file, access, [&](const auto& source) {
-      return read(source, path, strict);
+      return read(source, path, strict, omitted);
     });
   });
 }
@@ -54,9 +56,15 @@ c10::IValue read(
 c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options) {
-  const auto access =
-      options.mmap() ? detail::FileAccess::kMap : detail::FileAccess::kCopy;
-  return read(path, access, options.strict());
+  return detail::read_checkpoint(path, options, nullptr);
+}
+
+c10::IValue detail::read_checkpoint(
+    const std::string& path,
+    const LoadOptions& options,
+    std::vector<std::string>* omitted) {
+  const auto access = options.mmap() ? FileAccess::kMap : FileAccess::kCopy;
+  return read(path, access, options.strict(), omitted);
 }
 
 void write_checkpoint_file(const std::string& path, const c10::IValue& value) {

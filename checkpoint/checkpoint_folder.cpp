@@ -54,9 +54,12 @@ std::optional<FolderEntry> entry_at(const fs::path& path) {
   }
   const auto step = parse<int64_t>(parts[1].str());
   const auto metric = parse<double>(parts[2].str());
-  return step && metric.has_value() == parts[2].matched
-      ? std::optional(FolderEntry{*step, metric, path.string()})
-      : std::nullopt;
+  if (!step || metric.has_value() != parts[2].matched) {
+    return std::nullopt;
+  }
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  return FolderEntry{*step, metric, path.string(), written};
 }
 
 void check(
@@ -70,6 +73,13 @@ void check(
       path,
       error.message(),
       write_advice(error.value()));
+}
+
+// The errors of file systems such as FAT and some of FUSE.
+bool has_no_links(const std::error_code& error) {
+  return error == std::errc::operation_not_permitted ||
+      error == std::errc::operation_not_supported ||
+      error == std::errc::function_not_supported;
 }
 
 // NaN is worse than any number.
@@ -181,7 +191,8 @@ std::vector<FolderEntry> CheckpointFolder::entries() const {
     }
   }
   std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) {
-    return std::tie(b.step, a.path) < std::tie(a.step, b.path);
+    return std::tie(b.step, b.written, a.path) <
+        std::tie(a.step, a.written, b.path);
   });
   return result;
 }
@@ -197,7 +208,7 @@ FolderEntry CheckpointFolder::new_entry(
   if (metric) {
     name += "_metric-" + text_of(*metric);
   }
-  return {step, metric, (fs::path(path_) / (name + extension)).string()};
+  return {step, metric, (fs::path(path_) / (name + extension)).string(), {}};
 }
 
 /// Whether this process holds the folder's lock, or there can be none.
@@ -269,6 +280,14 @@ void CheckpointFolder::set_latest(const std::string& path) const {
   std::error_code error;
   fs::remove(temporary, error); // left by a process with the same id
   fs::create_symlink(fs::path(path).filename(), temporary, error);
+  if (has_no_links(error)) {
+    TORCH_WARN_ONCE(
+        "ddp: CheckpointManager makes no link 'latest' in '",
+        path_,
+        "', whose file system has no symbolic links: ",
+        error.message());
+    return;
+  }
   check(error, "making the link", temporary.string());
   fs::rename(temporary, link, error); // replaces the old link atomically
   if (error) {

@@ -16,6 +16,8 @@ struct FolderEntry {
   int64_t step = 0;
   std::optional<double> metric;
   std::string path;
+  /// The time of the last write, if the file exists.
+  std::filesystem::file_time_type written = {};
 };
 
 /// The numbers of checkpoints to keep in a folder.
@@ -39,8 +41,8 @@ class CheckpointFolder {
   /// folder is not writable.
   void look() const;
 
-  /// The checkpoints in the folder, the newest step first; other files are
-  /// ignored.
+  /// The checkpoints in the folder, the newest step first, and the newest file
+  /// of each step first; other files are ignored.
   std::vector<FolderEntry> entries() const;
 
   /// Returns the entry for a new checkpoint; creates the folder.
@@ -64,7 +66,8 @@ class CheckpointFolder {
   /// if the folder does not exist.
   void take(bool only_own_job = false);
 
-  /// Points the link "latest" to the checkpoint at `path`.
+  /// Points the link "latest" to the checkpoint at `path`. Warns once if the
+  /// file system has no symbolic links.
   void set_latest(const std::string& path) const;
 
   /// Marks a checkpoint as corrupt: the checkpoint is kept, but does not count.

@@ -108,9 +108,11 @@ Copies plan_copies(
     const std::string& source,
     const StateDict& tensors,
     const torch::nn::Module& module,
-    IncompatibleKeys* keys) {
+    IncompatibleKeys* keys,
+    const Names& others) {
   const auto state = named_state(module);
-  const auto match = match_names(state.keys(), tensors.keys());
+  auto match = match_names(state.keys(), tensors.keys());
+  append(match.unexpected, others);
   std::ostringstream misfits;
   if (keys == nullptr || match.pairs.empty()) {
     list_names(misfits, "missing in the file", match.missing);

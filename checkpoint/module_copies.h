@@ -41,12 +41,14 @@ using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 /// ignored. Throws `c10::Error` with all names that are missing, unexpected, or
 /// of another shape or kind; `source` describes the origin of the tensors. If
 /// `keys` is given, missing and unexpected names are stored in it instead, and
-/// the function throws only if no name is common.
+/// the function throws only if no name is common. `others` are the names of
+/// values that are not tensors, and thus unexpected.
 Copies plan_copies(
     const std::string& source,
     const StateDict& tensors,
     const torch::nn::Module& module,
-    IncompatibleKeys* keys = nullptr);
+    IncompatibleKeys* keys = nullptr,
+    const std::vector<std::string>& others = {});
 
 /// Makes the copies; cannot fail.
 void make_copies(const Copies& copies);

@@ -1,4 +1,5 @@
 #include <checkpoint/formats/tree_flatten.h>
+#include <checkpoint/formats/values.h>
 #include <checkpoint/module_copies.h>
 #include <checkpoint/module_entry.h>
 #include <ddp/internal/check.h>
@@ -28,16 +29,77 @@ bool is_module(const c10::IValue& value) {
   });
 }
 
-// The names of entries that can be a module's tensors.
-std::vector<std::string> candidates(const c10::IValue& content) {
+// Whether it is a dict with tensors, beside values of other types.
+bool has_tensors(const c10::IValue& value) {
+  if (!value.isGenericDict()) {
+    return false;
+  }
+  const auto dict = value.toGenericDict();
+  return std::all_of(
+             dict.begin(),
+             dict.end(),
+             [](const auto& entry) { return entry.key().isString(); }) &&
+      std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
+           return entry.value().isTensor() || has_tensors(entry.value());
+         });
+}
+
+bool has_one_of(
+    const std::vector<std::string>& wanted,
+    const c10::IValue& entry) {
+  const auto names = tree_flatten(entry).tensors.keys();
+  return !match_names(wanted, names).pairs.empty();
+}
+
+// The names of entries that can be a module's state.
+std::vector<std::string> candidates(
+    const c10::IValue& content,
+    const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
   for (const auto& entry : content.toGenericDict()) {
-    if (entry.key().isString() && is_module(entry.value()) &&
-        !entry.value().toGenericDict().empty()) {
+    const auto& value = entry.value();
+    const bool can_be = is_module(value)
+        ? !value.toGenericDict().empty()
+        : has_tensors(value) && has_one_of(wanted, value);
+    if (entry.key().isString() && can_be) {
       names.push_back(entry.key().toStringRef());
     }
   }
   return names;
+}
+
+// Whether a dict that has other values too is itself a module's state.
+bool is_state(
+    const c10::IValue& content,
+    const std::vector<std::string>& wanted,
+    bool has_entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : content.toGenericDict()) {
+    if (entry.value().isTensor()) {
+      names.push_back(entry.key().toStringRef());
+    }
+  }
+  const auto match = match_names(wanted, names);
+  return has_entries ? match.missing.empty() : !match.pairs.empty();
+}
+
+void append_others(
+    const c10::IValue& dict,
+    const std::string& place,
+    std::vector<std::string>& others) {
+  for_each_item(dict, [&](const c10::IValue& key, const c10::IValue& item) {
+    if (item.isGenericDict()) {
+      append_others(item, place_in(place, key), others);
+    } else if (!item.isTensor()) {
+      others.push_back(place_in(place, key));
+    }
+  });
+}
+
+ModuleEntry state_in(const c10::IValue& dict) {
+  ModuleEntry result{tree_flatten(dict).tensors, {}};
+  append_others(dict, "", result.others);
+  return result;
 }
 
 bool fits(const c10::IValue& entry, const std::vector<std::string>& wanted) {
@@ -45,18 +107,29 @@ bool fits(const c10::IValue& entry, const std::vector<std::string>& wanted) {
   return match.missing.empty() && match.unexpected.empty();
 }
 
-std::string choose(std::vector<std::string> names) {
-  if (names.size() > 1) {
-    std::vector<std::string> usual;
-    for (const auto& name : names) {
-      if (std::count(kUsualNames.begin(), kUsualNames.end(), name) > 0) {
-        usual.push_back(name);
-      }
-    }
-    if (usual.size() == 1) {
-      return usual[0];
+std::vector<std::string> usual_of(const std::vector<std::string>& names) {
+  std::vector<std::string> usual;
+  for (const auto& name : names) {
+    if (std::count(kUsualNames.begin(), kUsualNames.end(), name) > 0) {
+      usual.push_back(name);
     }
   }
+  return usual;
+}
+
+std::string choose(
+    const std::vector<std::string>& names,
+    const std::vector<std::string>& omitted) {
+  const auto usual = usual_of(names);
+  if (usual.size() == 1) {
+    return usual[0];
+  }
+  const auto unread = usual_of(omitted);
+  DDP_CHECK_VALUE(
+      names.empty() || unread.empty(),
+      "the file's entry '{}' has a class that this library cannot read; save "
+      "it as a dict, or select another entry by LoadOptions().entry(name)",
+      unread.empty() ? "" : unread[0]);
   std::string list;
   for (const auto& name : names) {
     list += "\n  " + name;
@@ -72,38 +145,44 @@ std::string choose(std::vector<std::string> names) {
 
 } // namespace
 
-StateDict module_entry(
+ModuleEntry module_entry(
     const c10::IValue& content,
     const std::string& name,
-    const std::vector<std::string>& wanted) {
+    const std::vector<std::string>& wanted,
+    const std::vector<std::string>& omitted) {
   DDP_CHECK_VALUE(
       content.isGenericDict(), "the file has no dict of named tensors");
   const auto dict = content.toGenericDict();
-  auto names = candidates(content);
+  const auto names = candidates(content, wanted);
+  // The whole also matches if an entry has the name "module".
+  const bool entry_fits =
+      std::any_of(names.begin(), names.end(), [&](const auto& each) {
+        return fits(dict.at(each), wanted);
+      });
   if (name.empty() && is_module(content)) {
     const bool flat =
         std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
           return entry.value().isTensor();
         });
-    auto whole = tree_flatten(content).tensors;
-    const auto match = match_names(wanted, whole.keys());
+    auto whole = state_in(content);
+    const auto match = match_names(wanted, whole.tensors.keys());
     const bool matches = flat ? !match.pairs.empty() : match.missing.empty();
-    // The whole also matches if an entry has the name "module".
-    const bool entry_fits =
-        std::any_of(names.begin(), names.end(), [&](const auto& each) {
-          return fits(dict.at(each), wanted);
-        });
     if (names.empty() || (matches && !entry_fits)) {
       return whole;
     }
+  } else if (
+      name.empty() && has_tensors(content) && !entry_fits &&
+      is_state(content, wanted, /*has_entries=*/!names.empty())) {
+    return state_in(content);
   }
-  const auto chosen = name.empty() ? choose(std::move(names)) : name;
+  const auto chosen = name.empty() ? choose(names, omitted) : name;
   const auto entry = dict.find(chosen);
   DDP_CHECK_VALUE(
-      entry != dict.end() && is_module(entry->value()),
+      entry != dict.end() &&
+          (is_module(entry->value()) || has_tensors(entry->value())),
       "the file has no entry '{}' that is a dict of named tensors",
       chosen);
-  return tree_flatten(entry->value()).tensors;
+  return state_in(entry->value());
 }
 
 } // namespace ddp::detail

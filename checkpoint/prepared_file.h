@@ -2,12 +2,23 @@
 
 #include <ddp/checkpoint/checkpoint_file.h>
 
+#include <string>
+#include <vector>
+
 namespace ddp::detail {
 
 class SnapshotMemory;
 
 /// Throws `c10::ValueError` if the extension is not supported.
 void check_extension(const std::string& path);
+
+/// `read_checkpoint_file`. `omitted`, unless null, gets the names of the
+/// entries that the file has but the result lacks, as this library cannot read
+/// them.
+c10::IValue read_checkpoint(
+    const std::string& path,
+    const LoadOptions& options,
+    std::vector<std::string>* omitted);
 
 /// Does the part of `write_checkpoint_file` that depends on the value, and
 /// returns a function that does the rest. With `memory`, the value's tensors

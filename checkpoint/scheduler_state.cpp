@@ -6,9 +6,10 @@ namespace ddp {
 namespace {
 
 using c10::IValue;
+using c10::impl::GenericDict;
 using Plateau = torch::optim::ReduceLROnPlateauScheduler;
 
-/// The count is a protected member.
+/// The number of calls of `step`, which is a protected member.
 struct StepCount : torch::optim::LRScheduler {
   static unsigned& of(LRScheduler& scheduler) {
     return scheduler.*(&StepCount::step_count_);
@@ -54,6 +55,7 @@ constexpr const char* kBest = "best";
 constexpr const char* kNumBadEpochs = "num_bad_epochs";
 constexpr const char* kCooldownCounter = "cooldown_counter";
 constexpr const char* kLastEpoch = "last_epoch";
+constexpr const char* kStepCount = "_step_count";
 
 /// Throws `c10::ValueError` with the part's `name` if there is no number.
 c10::Scalar number_in(
@@ -69,6 +71,24 @@ c10::Scalar number_in(
   return value.toScalar();
 }
 
+// LibTorch's `step` sets the learning rates of the epoch `count`, and then adds
+// 1 to the count. Python's `step`, which the constructor also calls, adds 1 to
+// `last_epoch`, and then sets the learning rates of this epoch.
+GenericDict to_python(unsigned count) {
+  auto dict = detail::new_dict();
+  dict.insert(kLastEpoch, int64_t{count} - 1);
+  dict.insert(kStepCount, int64_t{count});
+  return dict;
+}
+
+// Earlier versions of this library saved the count as `last_epoch`, without
+// `_step_count`. Python's own `_step_count` may start later than `last_epoch`.
+int64_t count_in(const IValue& state, const std::string& name) {
+  const auto last_epoch = number_in(state, name, kLastEpoch).to<int64_t>();
+  return state.toGenericDict().contains(kStepCount) ? last_epoch + 1
+                                                    : last_epoch;
+}
+
 } // namespace
 
 TrainingState& TrainingState::add(
@@ -76,13 +96,9 @@ TrainingState& TrainingState::add(
     torch::optim::LRScheduler& scheduler) {
   return add_part(detail::local_part(
       name,
-      [&scheduler] {
-        auto dict = detail::new_dict();
-        dict.insert(kLastEpoch, static_cast<int64_t>(StepCount::of(scheduler)));
-        return IValue(dict);
-      },
+      [&scheduler] { return IValue(to_python(StepCount::of(scheduler))); },
       [&scheduler, name](const IValue& state) -> detail::Commit {
-        const auto count = number_in(state, name, kLastEpoch).to<int64_t>();
+        const auto count = count_in(state, name);
         return [&scheduler, count] {
           StepCount::of(scheduler) = static_cast<unsigned>(count);
         };

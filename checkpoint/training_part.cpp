@@ -51,10 +51,23 @@ uint64_t derived_seed(const IValue& of_rank_0, const ProcessGroup& group) {
   return rank_seed(checksum.value(), group.size(), group.rank());
 }
 
+/// The values of a dict: ranks' generators have the names of their devices,
+/// such as "cuda:1".
+IValue without_names(const IValue& state) {
+  if (!state.isGenericDict()) {
+    return state;
+  }
+  auto values = new_list();
+  for (const auto& entry : state.toGenericDict()) {
+    values.push_back(entry.value());
+  }
+  return values;
+}
+
 bool all_equal(c10::ArrayRef<IValue> states) {
-  const auto first = pickled(states[0]);
+  const auto first = pickled(without_names(states[0]));
   return std::all_of(states.begin() + 1, states.end(), [&](const auto& state) {
-    return pickled(state) == first;
+    return pickled(without_names(state)) == first;
   });
 }
 

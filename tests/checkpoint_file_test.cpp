@@ -196,6 +196,41 @@ FOLDER_TEST("a module's weights are found in a training's file") {
   CHECK_THROWS_WITH(loads(3), Has("no dict of named tensors"));
 }
 
+FOLDER_TEST("values that are no tensors hide no entry of a file") {
+  const auto saved = net();
+  const auto lenient = LoadOptions().strict(false);
+  const auto loads = [&](const IValue& content,
+                         const IncompatibleKeys& unread,
+                         const LoadOptions& options) {
+    auto loaded = net();
+    write_checkpoint_file(folder / "a.pt", content);
+    const auto keys = load_checkpoint(folder / "a.pt", *loaded, {}, options);
+    return equal(loaded, saved) && keys.missing_keys == unread.missing_keys &&
+        keys.unexpected_keys == unread.unexpected_keys;
+  };
+  auto state = state_of(saved, "").toGenericDict();
+  state.insert("2._extra_state", IValue());
+  const auto others = state_of(net(), "");
+  const auto run = dict({{"model", state}, {"ema", others}, {"epoch", 3}});
+  const auto inner = dict({{"a", state}, {"args", dict({{"lr", 0.1}})}});
+  const IncompatibleKeys extra{{}, {"2._extra_state"}};
+  CHECK(loads(state, extra, lenient)); // a file of weights
+  CHECK(loads(run, extra, lenient));
+  CHECK(loads(inner, extra, lenient));
+  CHECK(loads(inner, extra, LoadOptions(lenient).entry("a")));
+  for (const auto& content : {IValue(state), IValue(run), IValue(inner)}) {
+    CHECK_THROWS_WITH(
+        loads(content, {}, {}), Has("unexpected in the file: 2._extra_state"));
+  }
+  // Neither is preferred.
+  CHECK_THROWS_WITH(
+      loads(dict({{"a", state}, {"b", others}}), {}, lenient),
+      Has("2 entries that can be", "\n  a\n  b"));
+  // A dict of other tensors and numbers is no candidate.
+  const auto buckets = dict({{"error", torch::ones({2})}, {"step", 1}});
+  CHECK(loads(dict({{"a", state}, {"reducer", buckets}}), extra, lenient));
+}
+
 FOLDER_TEST("LibTorch's own file of a module is loaded") {
   const auto saved = net();
   torch::save(saved, folder / "a.pt");

@@ -29,6 +29,50 @@ extern "C" int fsync(int descriptor) {
   return next(descriptor);
 }
 
+/// The error of symbolic links, or 0.
+int& link_error() {
+  static int error = 0;
+  return error;
+}
+
+// Replaces the C library's function.
+extern "C" int symlink(const char* target, const char* path) noexcept {
+  if (link_error() != 0) {
+    errno = link_error();
+    return -1;
+  }
+  return symlinkat(target, AT_FDCWD, path);
+}
+
+FOLDER_TEST("a file system without links keeps checkpoints, and old ones end") {
+  Run run(folder.path(), keeping(1));
+  const auto texts = warnings_of([&] {
+    int64_t step = 0;
+    for (const int error : {EPERM, EOPNOTSUPP, ENOSYS}) {
+      link_error() = error;
+      run.save(++step);
+      link_error() = 0;
+    }
+  });
+  CHECK(folder.names() == std::set<std::string>{"step-3.pt"});
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Has("no link 'latest'", "no symbolic links"));
+}
+
+FOLDER_TEST("of two files of a step, the newer one is loaded") {
+  Run(folder.path()).save(5);
+  Run(folder / "other").save(5, 0.5);
+  const auto first = folder / "step-5.pt";
+  const auto second = folder / "step-5_metric-0.5.pt";
+  std::filesystem::rename(folder / "other/step-5_metric-0.5.pt", second);
+  const auto now = std::filesystem::last_write_time(first);
+  for (const int hours : {-1, 1}) {
+    std::filesystem::last_write_time(second, now + std::chrono::hours(hours));
+    const auto found = Run(folder.path()).checkpoints.load();
+    CHECK(found->path == (hours < 0 ? first : second));
+  }
+}
+
 FOLDER_TEST("a folder of a later run is not written to") {
   Run(folder.path()).save(100);
   Run anew(folder.path());

@@ -124,6 +124,7 @@ TEST_CASE("LBFGS goes on from a state of Python after one iteration") {
   auto state = optimizer_state(*whole.optimizer).deepcopy();
   const auto fields = entry(state, "state", 0).toGenericDict();
   REQUIRE(fields.at("H_diag").toTensor().item<double>() == 1);
+  REQUIRE_FALSE(fields.contains("al")); // Python would use a None
   fields.insert_or_assign("H_diag", 1); // as in Python
   load_optimizer_state(*resumed.optimizer, state);
   whole.train(1, 4);

@@ -11,6 +11,9 @@ const std::vector<std::pair<std::string, torch::Dtype>> kDtypes{
     {"BF16", torch::kBFloat16},
     {"F8_E4M3", torch::kFloat8_e4m3fn},
     {"F8_E5M2", torch::kFloat8_e5m2},
+    {"F8_E4M3FNUZ", torch::kFloat8_e4m3fnuz},
+    {"F8_E5M2FNUZ", torch::kFloat8_e5m2fnuz},
+    {"F8_E8M0", torch::kFloat8_e8m0fnu},
     {"I64", torch::kInt64},
     {"I32", torch::kInt32},
     {"I16", torch::kInt16},
@@ -128,6 +131,13 @@ FOLDER_TEST("safetensors reads other programs' files") {
   CHECK(file.tensors.keys() == std::vector<std::string>{"b", "a"});
   CHECK(file.tensors["a"].item<float>() == 1);
   CHECK(file.tensors["b"][1].item<int>() == 8);
+  // Also metadata that are null.
+  write_text(
+      path,
+      foreign_safetensors(
+          "{\"__metadata__\":null," + entry("a", "U8", "[1]", "[0,1]") + "}",
+          "x"));
+  CHECK(read_safetensors(path).tensors["a"].item<int>() == 'x');
   // A file with ddp's metadata that another program has changed.
   write_text(
       path,
@@ -158,6 +168,7 @@ TEST_CASE("safetensors says what is wrong with a file") {
       {"{\"__metadata__\":{\"k\":\"\",\"k\":\"\"}}", "", "'k' twice"},
       {"{\"__metadata__\":{\"k\":1}}", "", "'k' is 1, expected a str"},
       {"{\"__metadata__\":[]}", "", "is not an object"},
+      {"{" + entry("a", "F4", "[2]", "[0,1]") + "}", "x", "dtype is 'F4'"},
       {"{\"a\":3}", "", "tensor 'a': its description is 3"},
       {"{\"a\":{}}", "", "no string 'dtype'"},
       {"{" + entry("a", "F7", "[]", "[0,1]") + "}", "x", "dtype is 'F7'"},

@@ -81,7 +81,7 @@ TEST_CASE("Names that are not on the list are refused") {
       {"\x8f", "a set"},
       {"C\1a", "bytes"},
       {"\x8b\x09\0\0\0"s, "an integer of more than 64 bits"},
-      {"\x8a\x09" + std::string(9, '\x7f'), "an integer has 72 bits"},
+      {"\x8a\x09" + std::string(9, '\x7f'), "an integer of more than 64 bits"},
   });
 }
 

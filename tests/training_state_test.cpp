@@ -224,6 +224,69 @@ TEST_CASE("a scaler and an averager are checked before any part is loaded") {
   REQUIRE(scaler.get_scale() == 4);
 }
 
+TEST_CASE("a scheduler's state counts epochs as Python does") {
+  constexpr int kEnd = 8;
+  struct Run {
+    std::vector<double> train(int steps) {
+      std::vector<double> rates;
+      for (int i = 0; i < steps; ++i) {
+        scheduler.step();
+        rates.push_back(optimizer.param_groups()[0].options().get_lr());
+      }
+      return rates;
+    }
+    torch::Tensor weight = torch::zeros({2}, torch::requires_grad());
+    torch::optim::SGD optimizer{{weight}, 0.5};
+    torch::optim::StepLR scheduler{optimizer, 3, 0.5};
+  };
+  const auto expected = Run().train(kEnd);
+  for (int steps = 0; steps < kEnd; ++steps) {
+    Run first;
+    first.train(steps);
+    TrainingState state;
+    state.add("optimizer", first.optimizer).add("scheduler", first.scheduler);
+    auto saved = state.state_dict().toGenericDict();
+    const auto counts = saved.at("scheduler").toGenericDict();
+    REQUIRE(counts.at("last_epoch").toInt() == steps - 1);
+    REQUIRE(counts.at("_step_count").toInt() == steps);
+    // Of this version, of an earlier one, and of a scheduler of Python that
+    // began at a later epoch.
+    for (const auto& scheduler :
+         {counts,
+          dict({{"last_epoch", steps}}),
+          dict({{"last_epoch", steps - 1}, {"_step_count", 1}})}) {
+      Run resumed;
+      TrainingState loaded;
+      loaded.add("optimizer", resumed.optimizer);
+      loaded.add("scheduler", resumed.scheduler);
+      saved.insert_or_assign("scheduler", scheduler);
+      loaded.load_state_dict(saved);
+      const std::vector<double> rest(expected.begin() + steps, expected.end());
+      REQUIRE(resumed.train(kEnd - steps) == rest);
+    }
+  }
+}
+
+RANKS_TEST("equal generators of GPUs with different indices stay equal") {
+  std::string loaded;
+  const auto sets = [&](const std::string& text) -> detail::Commit {
+    return [&loaded, text] { loaded = text; };
+  };
+  const auto part = detail::per_rank_part(
+      "random_state",
+      nullptr,
+      [&](const IValue& /*state*/) { return sets("saved"); },
+      [&](uint64_t /*seed*/) { return sets("derived"); });
+  for (const int64_t second : {3, 4}) {
+    c10::impl::GenericList states(c10::AnyType::get()); // of two ranks
+    states.push_back(dict({{"cuda:0", torch::full({2}, 3)}}));
+    states.push_back(dict({{"cuda:1", torch::full({2}, second)}}));
+    part.load(states, group)();
+    const bool same = group.rank() < 2 || second == 3;
+    REQUIRE(loaded == (same ? "saved" : "derived"));
+  }
+}
+
 TEST_CASE("a part's name can be used once") {
   TrainingState state;
   int64_t value = 0;

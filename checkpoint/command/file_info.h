@@ -13,6 +13,8 @@ struct FileInfo {
   std::string writer;
   /// Whether a safetensors file has checksums that cover every byte.
   bool has_checksums = false;
+  /// Whether a `.pt` file has the CRC-32 of each record.
+  bool has_crcs = false;
   uint64_t bytes = 0;
   /// The value; its tensors are mapped pages of the file, which are not read
   /// yet.

@@ -30,7 +30,7 @@ void print_head(const std::string& path, const FileInfo& info) {
     std::cout << " (" << grouped(info.bytes) << " bytes)";
   }
   std::cout << "\n  checksum "
-            << (!info.is_safetensors     ? "CRC-32 of each record"
+            << (info.has_crcs            ? "CRC-32 of each record"
                     : info.has_checksums ? "of every byte"
                                          : "none")
             << '\n';

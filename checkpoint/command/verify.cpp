@@ -14,9 +14,11 @@ const char* verified(const FileInfo& info) {
   if (info.has_checksums) {
     return "verified by checksums that cover every byte";
   }
-  return info.is_safetensors
-      ? "only the header verified (the file has no checksums)"
-      : "verified by the CRC-32 of each value";
+  if (info.is_safetensors) {
+    return "only the header verified (the file has no checksums)";
+  }
+  return info.has_crcs ? "verified by the CRC-32 of each value"
+                       : "read, but not verified (the file has no checksums)";
 }
 
 // The error's text without the file's name.
@@ -54,11 +56,11 @@ void add_verify(CLI::App& app, int& exit_code) {
   const auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files)->required()->type_name("");
   command->footer(
-      ".pt files have a CRC-32 of each value. safetensors files of this "
-      "library have\n"
-      "checksums of every byte; of other safetensors files, only the header "
-      "and the\n"
-      "length are checked.\n"
+      ".pt files have a CRC-32 of each value, which Python can omit. "
+      "safetensors files\n"
+      "of this library have checksums of every byte; of other safetensors "
+      "files, only\n"
+      "the header and the length are checked.\n"
       "Exit code: 0 if all files are intact, 1 if one is corrupt or has values "
       "that even\n"
       "LoadOptions().strict(false) does not omit, 2 if one does not exist.\n"

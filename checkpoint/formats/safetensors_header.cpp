@@ -32,7 +32,7 @@ constexpr size_t kHeaderAlignment = 8;
 // A valid header needs 2 levels. Writing a value to a message is recursive.
 constexpr int kMaxDepth = 64;
 
-constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
+constexpr std::array<std::pair<const char*, c10::ScalarType>, 19>
     kSafetensorsDtypes{{
         {"F64", c10::kDouble},
         {"F32", c10::kFloat},
@@ -40,6 +40,9 @@ constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
         {"BF16", c10::kBFloat16},
         {"F8_E4M3", c10::kFloat8_e4m3fn},
         {"F8_E5M2", c10::kFloat8_e5m2},
+        {"F8_E4M3FNUZ", c10::kFloat8_e4m3fnuz},
+        {"F8_E5M2FNUZ", c10::kFloat8_e5m2fnuz},
+        {"F8_E8M0", c10::kFloat8_e8m0fnu},
         {"I64", c10::kLong},
         {"I32", c10::kInt},
         {"I16", c10::kShort},
@@ -173,8 +176,11 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
 }
 
 SafetensorsMetadata parse_metadata(const Json& json) {
-  DDP_CHECK(json.is_object(), "{} is not an object", kMetadataKey);
   SafetensorsMetadata metadata;
+  if (json.is_null()) { // as an optional field that is missing
+    return metadata;
+  }
+  DDP_CHECK(json.is_object(), "{} is not an object", kMetadataKey);
   for (const auto& [key, value] : json.items()) {
     DDP_CHECK(
         value.is_string(),

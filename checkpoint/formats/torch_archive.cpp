@@ -101,7 +101,10 @@ std::string TorchArchive::required(const std::string& name) const {
   return *std::move(content);
 }
 
-c10::IValue TorchArchive::value(bool strict, bool verify) const {
+c10::IValue TorchArchive::value(
+    bool strict,
+    bool verify,
+    std::vector<std::string>* omitted) const {
   const auto order = record("byteorder");
   DDP_CHECK(
       !order.has_value() || *order == "little",
@@ -116,7 +119,11 @@ c10::IValue TorchArchive::value(bool strict, bool verify) const {
     return zip_.tensor(*found, verify).storage();
   };
   auto value = read_pickle(
-      required("data.pkl"), kBudget + kBudgetPerByte * size_, load, strict);
+      required("data.pkl"),
+      kBudget + kBudgetPerByte * size_,
+      load,
+      strict,
+      omitted);
   for (const auto& record : zip_.records()) {
     // Code in the file is only for LibTorch's modules.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;

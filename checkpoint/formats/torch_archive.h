@@ -17,10 +17,18 @@ class TorchArchive {
   /// Reads the directory; `source` must outlive the archive.
   explicit TorchArchive(const ByteSource& source);
 
-  /// Reads the whole value, and also verifies unused records. `strict` is as in
-  /// `read_pickle`. Without `verify`, unused records and the storages of a
-  /// mapped file are not read.
-  c10::IValue value(bool strict = true, bool verify = true) const;
+  /// Reads the whole value, and also verifies unused records. `strict` and
+  /// `omitted` are as in `read_pickle`. Without `verify`, unused records and
+  /// the storages of a mapped file are not read.
+  c10::IValue value(
+      bool strict = true,
+      bool verify = true,
+      std::vector<std::string>* omitted = nullptr) const;
+
+  /// See `ZipReader`.
+  bool has_checksums() const {
+    return zip_.has_checksums();
+  }
 
   /// The contents of another record, if it exists.
   std::optional<std::string> record(const std::string& name) const;

@@ -31,7 +31,7 @@ class SavedFields {
   template <typename Value>
   void optional(const char* name, const Value& value) {
     const auto saved = to_ivalue(value);
-    if (!saved.isTensor() || saved.toTensor().defined()) {
+    if (!saved.isNone() && !(saved.isTensor() && !saved.toTensor().defined())) {
       dict_.insert(name, saved);
     }
   }

@@ -37,6 +37,7 @@ OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(
         p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3
     ),
+    "step-lr": lambda p: torch.optim.SGD(p, lr=0.1),
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
     "libtorch-adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-3),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
@@ -45,15 +46,17 @@ OPTIMIZERS = {
 }
 
 
-def train(folder, new_optimizer, before, after, last_step):
+def train(folder, new_optimizer, lr_steps, before, after, last_step):
     net = Net()
     content = torch.load(f"{folder}/{before}.pt")
     if before == "initial":
         content = {"model": content, "step": 0}
     net.load_state_dict(content["model"])
     optimizer = new_optimizer(net.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, lr_steps, 0.1)
     if "optimizer" in content:
         optimizer.load_state_dict(content["optimizer"])
+        scheduler.load_state_dict(content["scheduler"])
     # Which never rebuilds its buckets. A run that is gone on with would else
     # have others in its first step than the run that was never stopped.
     model = DistributedDataParallel(net, find_unused_parameters=True)
@@ -64,10 +67,12 @@ def train(folder, new_optimizer, before, after, last_step):
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
+        scheduler.step()
     if rank == 0:
         content = {
             "model": net.state_dict(),
             "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
             "step": last_step,
         }
         torch.save(content, f"{folder}/{after}.pt")
@@ -109,7 +114,9 @@ def main():
 
         def go_on(before, after, last_step):
             before = before if before == "initial" else f"{name}.{before}"
-            train(folder, new_optimizer, before, f"{name}.{after}", last_step)
+            lr_steps = HALF if name == "step-lr" else STEPS + 1
+            after = f"{name}.{after}"
+            train(folder, new_optimizer, lr_steps, before, after, last_step)
 
         if phase == "2":
             go_on("initial", "py-all", STEPS)
@@ -123,7 +130,7 @@ def main():
                 ("cpp-all", "cpp-py-cpp"),
                 ("py-all", "py-cpp-py"),
                 ("cpp-all", "py-all"),
-                ("py-all", "cpp-py"),
+                ("cpp-all", "cpp-py"),
                 ("py-all", "py-cpp"),
             ):
                 found = difference(folder, f"{name}.{one}", f"{name}.{other}")

@@ -124,6 +124,10 @@ def plain():
     }  # fmt: skip
 
 
+class Own(torch.Tensor):
+    pass
+
+
 class Wrapped(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -204,6 +208,10 @@ def write(folder):
         save(name, value)
         for protocol in (3, 4, 5):
             save(f"{name}_{protocol}", value, pickle_protocol=protocol)
+    torch.serialization.set_crc32_options(False)
+    save("without_crc", plain())
+    torch.serialization.set_crc32_options(True)
+
 
 def write_refused(folder):
     value = {"a": torch.rand(2)}
@@ -227,12 +235,22 @@ def write_refused(folder):
         "defaultdict": collections.defaultdict(list),
         "float key": {0.5: 1},
         "tuple key": {(1, 2): 1},
+        "none key": {None: 1},
+        "bool key": {True: 1},
+        "subclass": torch.rand(2).as_subclass(Own),
         "function": torch.nn.functional.relu,
     }
     args = argparse.Namespace(lr=0.1, device=torch.device("cpu"), hook=print)
     torch.save(
         {"model": nn.Linear(2, 2).state_dict(), "args": args, "epoch": 3},
         f"{folder}/reference script.pt",
+    )
+    torch.save(
+        {
+            "model": collections.defaultdict(int, nn.Linear(2, 2).state_dict()),
+            "ema": nn.Linear(2, 2).state_dict(),
+        },
+        f"{folder}/own dict.pt",
     )
     for name, value in refused.items():
         for protocol in (2, 5):

@@ -3,6 +3,8 @@
 // tests/parity/language_trainer.py is the other side and defines the phases.
 
 #include <ddp/ddp.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
 
 #include <functional>
 #include <memory>
@@ -12,6 +14,8 @@ namespace {
 
 constexpr int64_t kHalf = 5;
 constexpr int64_t kSteps = 10;
+// The run whose learning rate changes where the other language resumes it.
+constexpr const char* kStepLR = "step-lr";
 
 struct Net : torch::nn::Module {
   Net() {
@@ -45,6 +49,7 @@ std::vector<std::pair<std::string, NewOptimizer>> optimizers() {
       {"sgd",
        make<SGD>(
            SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(1e-3))},
+      {kStepLR, make<SGD>(SGDOptions(0.1))},
       {"adam", make<ddp::Adam>(AdamOptions(0.01).amsgrad(true))},
       {"adamw", make<ddp::AdamW>(AdamWOptions(0.01).weight_decay(0.1))},
       {"libtorch-adam", make<Adam>(AdamOptions(0.01).weight_decay(1e-3))},
@@ -56,6 +61,7 @@ std::vector<std::pair<std::string, NewOptimizer>> optimizers() {
 void train(
     const ddp::ProcessGroup& group,
     const NewOptimizer& new_optimizer,
+    unsigned lr_steps,
     const std::string& from,
     const std::string& to,
     int64_t last_step) {
@@ -64,9 +70,11 @@ void train(
   ddp::Reducer reducer(
       net, group, ddp::ReducerOptions().find_unused_parameters(true));
   const auto optimizer = new_optimizer(net->parameters());
+  torch::optim::StepLR scheduler(*optimizer, lr_steps, 0.1);
   int64_t step = 0;
   ddp::TrainingState state;
   state.add("model", net).add("optimizer", *optimizer).add("step", step);
+  state.add("scheduler", scheduler);
   if (from.find("initial") == std::string::npos) {
     TORCH_CHECK(state.load(from, group), from, " is missing");
   } else {
@@ -78,6 +86,7 @@ void train(
     optimizer->zero_grad();
     net->forward(input).square().mean().backward();
     optimizer->step();
+    scheduler.step();
   }
   state.save(to, group);
 }
@@ -90,13 +99,14 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   const auto group = ddp::init_process_group();
   for (const auto& [name, new_optimizer] : optimizers()) {
+    const unsigned lr_steps = name == kStepLR ? kHalf : kSteps + 1;
     const auto go_on =
         [&, optimizer = new_optimizer](
             const std::string& from, const std::string& to, int64_t last_step) {
           const auto path = [&](const std::string& file) {
             return std::string(argv[1]) + "/" + file + ".pt";
           };
-          train(group, optimizer, path(from), path(to), last_step);
+          train(group, optimizer, lr_steps, path(from), path(to), last_step);
         };
     if (phase == "1") {
       go_on("initial", name + ".cpp-all", kSteps);

@@ -249,6 +249,9 @@ PickleValue AllowedGlobals::persistent_load(const PickleValue& id) {
       values.size() == 5,
       "a persistent id has {} values, expected 5",
       values.size());
+  if (content_of<PickleUnknown>(values[1])) { // such as of a quantized tensor
+    return values[1];
+  }
   const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
   DDP_CHECK(
       kind == "storage",
@@ -359,6 +362,11 @@ PickleValue AllowedGlobals::make_parameter(const Values& arguments) {
 // (function, type, arguments, attributes) of a tensor with Python attributes.
 PickleValue AllowedGlobals::make_from_type(const Values& arguments) {
   check_count(arguments, 4, 4);
+  for (const auto i : {0, 1}) { // the type may be a subclass
+    if (content_of<PickleUnknown>(arguments[i])) {
+      return arguments[i];
+    }
+  }
   const auto* function =
       expect<const PickleGlobal*>(arguments[0], "a function to call");
   const auto* type = expect<const PickleGlobal*>(arguments[1], "a type");

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -53,14 +54,13 @@ class PickleBytes {
     return value;
   }
 
-  /// An integer in two's complement, in a variable number of bytes; its value
-  /// must fit into 64 bits.
-  int64_t take_long() {
+  /// An integer in two's complement, in a variable number of bytes; none if its
+  /// value may need more than 64 bits.
+  std::optional<int64_t> take_long() {
     const auto bytes = take(take_number<uint8_t>());
-    DDP_CHECK(
-        bytes.size() <= sizeof(int64_t),
-        "an integer has {} bits; this library supports 64",
-        8 * bytes.size());
+    if (bytes.size() > sizeof(int64_t)) {
+      return std::nullopt;
+    }
     const bool negative = !bytes.empty() && (bytes.back() & 0x80) != 0;
     int64_t value = negative ? -1 : 0;
     std::memcpy(&value, bytes.data(), bytes.size());

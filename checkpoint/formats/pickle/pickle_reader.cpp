@@ -16,9 +16,11 @@ namespace {
 using Op = torch::jit::PickleOpCode;
 
 constexpr int kNewestProtocol = 5;
+constexpr const char* kLargeInteger = "an integer of more than 64 bits";
 constexpr auto kByteArray8 = static_cast<Op>(0x96); // LibTorch's list ends at 4
 
-/// Opcodes that are rejected, and the results that the errors name.
+/// Opcodes that are rejected, and the results that the errors name. Unless
+/// `strict`, the first nine make unknown objects.
 constexpr std::pair<Op, const char*> kRejected[] = {
     {Op::BINBYTES, "bytes"},
     {Op::SHORT_BINBYTES, "bytes"},
@@ -27,7 +29,7 @@ constexpr std::pair<Op, const char*> kRejected[] = {
     {Op::EMPTY_SET, "a set"},
     {Op::ADDITEMS, "a set"},
     {Op::FROZENSET, "a frozenset"},
-    {Op::LONG4, "an integer of more than 64 bits"},
+    {Op::LONG4, kLargeInteger},
     {Op::NEWOBJ_EX, "an instance of a class"},
     {Op::INST, "an instance of a class"},
     {Op::OBJ, "an instance of a class"},
@@ -42,8 +44,9 @@ class Unpickler {
   Unpickler(
       std::string_view pickle,
       PickleArena& arena,
-      AllowedGlobals& globals)
-      : bytes_(pickle), arena_(arena), globals_(globals) {}
+      AllowedGlobals& globals,
+      bool strict)
+      : bytes_(pickle), arena_(arena), globals_(globals), strict_(strict) {}
 
   /// Returns the value that the pickle leaves on the stack; its objects are in
   /// the arena.
@@ -90,6 +93,50 @@ class Unpickler {
   void mark() {
     arena_.charge(sizeof(size_t));
     marks_.push_back(stack_.size());
+  }
+
+  void push_unknown(const char* thing) {
+    push(arena_.create(PickleUnknown{thing}));
+  }
+
+  void push_long() {
+    if (const auto value = bytes_.take_long()) {
+      push(*value);
+    } else {
+      reject(kLargeInteger);
+      push_unknown(kLargeInteger);
+    }
+  }
+
+  void reject(const char* thing) const {
+    DDP_CHECK(
+        !strict_,
+        "it has {}, which this library does not read; save only tensors, "
+        "numbers, strings, and lists, tuples and dicts of these",
+        thing);
+  }
+
+  /// Skips the operands of a rejected opcode.
+  bool skip(Op opcode) {
+    switch (opcode) {
+      case Op::SHORT_BINBYTES:
+        return bytes_.take(take<uint8_t>()), true;
+      case Op::BINBYTES:
+      case Op::LONG4:
+        return bytes_.take(take<uint32_t>()), true;
+      case Op::BINBYTES8:
+        return bytes_.take(take<uint64_t>()), true;
+      case Op::EMPTY_SET:
+        return true;
+      case Op::FROZENSET:
+        return pop_to_mark(), true;
+      case Op::ADDITEMS: // the set itself
+        return pop_to_mark(), pop(), true;
+      case Op::NEWOBJ_EX:
+        return pop_many(3), true;
+      default:
+        return opcode == kByteArray8 && (bytes_.take(take<uint64_t>()), true);
+    }
   }
 
   void push_text(uint64_t bytes) {
@@ -242,6 +289,7 @@ class Unpickler {
   PickleBytes bytes_;
   PickleArena& arena_;
   AllowedGlobals& globals_;
+  bool strict_;
   std::vector<PickleValue> stack_;
   std::vector<size_t> marks_; // sizes of the stack
   std::vector<PickleValue> memo_;
@@ -262,7 +310,7 @@ struct Unpickler::Handlers {
       {Op::BININT, [](M& m) { m.push(int64_t{m.take<int32_t>()}); }},
       {Op::BININT1, [](M& m) { m.push(int64_t{m.take<uint8_t>()}); }},
       {Op::BININT2, [](M& m) { m.push(int64_t{m.take<uint16_t>()}); }},
-      {Op::LONG1, [](M& m) { m.push(m.bytes_.take_long()); }},
+      {Op::LONG1, [](M& m) { m.push_long(); }},
       {Op::BINFLOAT, [](M& m) { m.push(m.bytes_.take_double()); }},
       {Op::SHORT_BINSTRING, [](M& m) { m.push_text(m.take<uint8_t>()); }},
       {Op::SHORT_BINUNICODE, [](M& m) { m.push_text(m.take<uint8_t>()); }},
@@ -303,11 +351,12 @@ void Unpickler::step(Op opcode) {
     }
   }
   for (const auto& [rejected, thing] : kRejected) {
-    DDP_CHECK(
-        opcode != rejected,
-        "it has {}, which this library does not read; save only tensors, "
-        "numbers, strings, and lists, tuples and dicts of these",
-        thing);
+    if (opcode == rejected) {
+      reject(thing);
+      if (skip(opcode)) {
+        return push_unknown(thing);
+      }
+    }
   }
   DDP_THROW(
       Error,
@@ -321,7 +370,8 @@ c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,
     const LoadStorage& load,
-    bool strict) {
+    bool strict,
+    std::vector<std::string>* omitted) {
   std::exception_ptr not_loaded; // an error outside the pickle
   const auto load_or_keep = [&](const std::string& key) {
     try {
@@ -334,7 +384,8 @@ c10::IValue read_pickle(
   try {
     PickleArena arena(budget);
     AllowedGlobals globals(arena, load_or_keep, strict);
-    return make_tree(Unpickler(pickle, arena, globals).run(), arena, strict);
+    Unpickler unpickler(pickle, arena, globals, strict);
+    return make_tree(unpickler.run(), arena, strict, omitted);
   } catch (const c10::Error& error) {
     if (not_loaded) {
       std::rethrow_exception(not_loaded);

@@ -18,7 +18,8 @@ struct Unreadable {
 
 class TreeMaker {
  public:
-  TreeMaker(PickleArena& arena, bool strict) : arena_(arena), strict_(strict) {}
+  TreeMaker(PickleArena& arena, bool strict, std::vector<std::string>* omitted)
+      : arena_(arena), strict_(strict), omitted_(omitted) {}
 
   /// `depth` is the depth of the container.
   c10::IValue make(const PickleValue& value, int depth) {
@@ -77,25 +78,32 @@ class TreeMaker {
     return c10::ivalue::Tuple::create(std::move(items));
   }
 
+  static void check_key(const c10::IValue& key) {
+    if (!key.isString() && !key.isInt()) {
+      throw Unreadable{
+          "a dict with a key of type " + key.tagKind() +
+          " (keys must be strings or integers)"};
+    }
+  }
+
   c10::IValue make_dict(const PickleDict& dict, int depth) {
     std::vector<c10::IValue> keys;
     std::vector<c10::IValue> values;
     for (size_t i = 0; i < dict.items.size(); i += 2) {
       try {
         auto key = make(dict.items[i], depth);
+        check_key(key);
         values.push_back(make(dict.items[i + 1], depth));
         keys.push_back(std::move(key));
       } catch (const Unreadable&) {
         if (strict_) {
           throw;
         } // else the item is dropped
+        const auto* name = content_of<std::string>(dict.items[i]);
+        if (omitted_ != nullptr && name != nullptr && depth == 1) {
+          omitted_->push_back(*name);
+        }
       }
-    }
-    for (const auto& key : keys) {
-      DDP_CHECK(
-          key.isString() || key.isInt(),
-          "a dict has a key of type {}; keys must be strings or integers",
-          key.tagKind());
     }
     arena_.charge(dict_slots(keys) * kDictSlotBytes);
     auto result = new_dict();
@@ -110,6 +118,7 @@ class TreeMaker {
 
   PickleArena& arena_;
   bool strict_;
+  std::vector<std::string>* omitted_;
 };
 
 } // namespace
@@ -117,9 +126,10 @@ class TreeMaker {
 c10::IValue make_tree(
     const PickleValue& value,
     PickleArena& arena,
-    bool strict) {
+    bool strict,
+    std::vector<std::string>* omitted) {
   try {
-    return TreeMaker(arena, strict).make(value, 0);
+    return TreeMaker(arena, strict, omitted).make(value, 0);
   } catch (const Unreadable& unreadable) {
     DDP_THROW(
         Error,

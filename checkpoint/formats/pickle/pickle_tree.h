@@ -10,10 +10,12 @@ namespace ddp::detail {
 /// arena's budget. Throws `c10::Error` if a value contains itself, is nested
 /// too deeply (`check_depth`), has a type that files cannot contain, or if all
 /// values take too much memory. Unless `strict`, items of a dict that are or
-/// contain other types are dropped.
+/// contain other types are dropped; `omitted` gets the names of those of the
+/// outermost dict.
 c10::IValue make_tree(
     const PickleValue& value,
     PickleArena& arena,
-    bool strict);
+    bool strict,
+    std::vector<std::string>* omitted = nullptr);
 
 } // namespace ddp::detail

@@ -233,13 +233,16 @@ void check_stored(const ZipRecord& record) {
       record.name);
 }
 
-// Calls `read`, which passes a record's contents on, and checks them.
+// Calls `read`, which passes a record's contents on, and checks them if `check`
+// is true.
 template <typename Read>
-void read_checked(const ZipRecord& record, const Read& read) {
+void read_checked(const ZipRecord& record, bool check, const Read& read) {
   check_stored(record);
   uint32_t crc = 0;
   read([&](const void* data, size_t bytes) { crc = crc32(crc, data, bytes); });
-  check_crc(record, crc);
+  if (check) {
+    check_crc(record, crc);
+  }
 }
 
 } // namespace
@@ -265,6 +268,8 @@ void ZipReader::read_directory() {
       directory.entries);
   for (auto& record : records_) {
     find_content(record);
+    // No flipped bit, in one record, makes all of them 0.
+    has_checksums_ = has_checksums_ || record.crc != 0;
   }
   std::vector<ZipRecord*> order;
   for (auto& record : records_) {
@@ -333,7 +338,7 @@ at::Tensor ZipReader::tensor(const ZipRecord& record, bool verify) const {
     return source_.tensor(record.offset, record.size, nullptr);
   }
   at::Tensor result;
-  read_checked(record, [&](const SeeBytes& see) {
+  read_checked(record, has_checksums_, [&](const SeeBytes& see) {
     result = source_.tensor(record.offset, record.size, see);
   });
   return result;
@@ -341,7 +346,7 @@ at::Tensor ZipReader::tensor(const ZipRecord& record, bool verify) const {
 
 std::string ZipReader::text(const ZipRecord& record) const {
   std::string result;
-  read_checked(record, [&](const SeeBytes& see) {
+  read_checked(record, has_checksums_, [&](const SeeBytes& see) {
     result = source_.text(record.offset, record.size);
     see(result.data(), result.size());
   });
@@ -349,7 +354,7 @@ std::string ZipReader::text(const ZipRecord& record) const {
 }
 
 void ZipReader::verify(const ZipRecord& record) const {
-  read_checked(record, [&](const SeeBytes& see) {
+  read_checked(record, has_checksums_, [&](const SeeBytes& see) {
     source_.scan(record.offset, record.size, see);
   });
 }

@@ -36,11 +36,17 @@ class ZipReader {
     return records_;
   }
 
+  /// Whether records have a CRC-32: Python omits them, and writes 0, after
+  /// `torch.serialization.set_crc32_options(False)`.
+  bool has_checksums() const {
+    return has_checksums_;
+  }
+
   /// The record with this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
-  /// The record's content, verified by its CRC-32; without `verify`, the
-  /// content in a mapped file is not read.
+  /// The record's content, verified by its CRC-32, if it has one; without
+  /// `verify`, the content in a mapped file is not read.
   at::Tensor tensor(const ZipRecord& record, bool verify = true) const;
   std::string text(const ZipRecord& record) const;
 
@@ -58,6 +64,7 @@ class ZipReader {
 
   const ByteSource& source_;
   std::vector<ZipRecord> records_;
+  bool has_checksums_ = false;
   std::map<std::string, size_t> by_name_;
 };
 

@@ -108,7 +108,7 @@ struct SafetensorsFile {
 ///
 /// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
-/// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
+/// 8 bits, integers, bool, and complex of two 32-bit floats.
 /// Throws `c10::TypeError` for any other dtype and for sparse tensors, and
 /// `c10::Error` if the file cannot be written. Not collective.
 ///
