@@ -127,7 +127,8 @@ int Agent::tell_end(JobReport report) {
 void Agent::abandon(int exit_code) {
   end_all_but_helpers(); // the helper notifies the other nodes, and ends
   remove_private_folder(job_.private_folder);
-  _exit(exit_code); // does not wait for output, which may be blocked
+  // Does not wait for output, which may be blocked.
+  _exit(exit_code_.value_or(exit_code));
 }
 
 void agent_main(Job& job, FileDescriptor lifeline) {

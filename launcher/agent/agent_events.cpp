@@ -85,7 +85,7 @@ void Agent::tick() {
   if (output_deadline_ && now >= *output_deadline_) {
     output_deadline_ = output_.last_taken() + kLastOutputTime;
     if (now >= *output_deadline_) { // nobody reads
-      abandon(exit_code_.value_or(exit_code(make_report())));
+      abandon(exit_code(make_report()));
     }
   }
   if (next_waiting_ && now >= *next_waiting_) {
@@ -176,8 +176,7 @@ void Agent::end_job(int signal) {
   }
   leave_job(signal);
   if (!first && !(end_requests_ == 2 && awaits_others())) {
-    abandon(exit_code_.value_or(
-        supervisor_ ? exit_code(make_report()) : kExitSignalBase + signal));
+    abandon(supervisor_ ? exit_code(make_report()) : kExitSignalBase + signal);
   }
   if (first) {
     say("ending on " + name);

@@ -61,8 +61,7 @@ def taken_port(nodes):
         0, sys.executable, "-c", "import socket, time; s = socket."
         f"create_server(('10.9.0.1', {PORT})); time.sleep(6)")
     time.sleep(0.5)
-    for host in range(2):
-        nodes.start(host)
+    nodes.start(0)
     first = nodes.at[0]
     nodes.start(0, "--join-timeout=4")
     nodes.finish([0], 124, 30)
@@ -70,8 +69,10 @@ def taken_port(nodes):
         "(n0: a process listens there, but does not answer; if it is another "
         "program, use another port)", 0)
     nodes.at[0] = first
-    nodes.wait_for_ranks(2, range(2))
     holder.process.wait()
+    nodes.wait_for("1 of 2 joined (n0)", 0, 30)
+    nodes.start(1)
+    nodes.wait_for_ranks(2, range(2))
     nodes.interrupt(0, (0, 1))
 
 
