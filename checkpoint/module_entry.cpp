@@ -155,10 +155,11 @@ ModuleEntry module_entry(
   const auto dict = content.toGenericDict();
   const auto names = candidates(content, wanted);
   // The whole also matches if an entry has the name "module".
-  const bool entry_fits =
-      std::any_of(names.begin(), names.end(), [&](const auto& each) {
-        return fits(dict.at(each), wanted);
-      });
+  const auto entry_fits = [&] {
+    return std::any_of(names.begin(), names.end(), [&](const auto& each) {
+      return fits(dict.at(each), wanted);
+    });
+  };
   if (name.empty() && is_module(content)) {
     const bool flat =
         std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
@@ -167,11 +168,11 @@ ModuleEntry module_entry(
     auto whole = state_in(content);
     const auto match = match_names(wanted, whole.tensors.keys());
     const bool matches = flat ? !match.pairs.empty() : match.missing.empty();
-    if (names.empty() || (matches && !entry_fits)) {
+    if (names.empty() || (matches && !entry_fits())) {
       return whole;
     }
   } else if (
-      name.empty() && has_tensors(content) && !entry_fits &&
+      name.empty() && has_tensors(content) && !entry_fits() &&
       is_state(content, wanted, /*has_entries=*/!names.empty())) {
     return state_in(content);
   }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include <common/file_descriptor.h>
+#include <common/text.h>
 
 namespace ddp {
 namespace {
@@ -138,9 +139,8 @@ std::string name_frames(const std::string& stack, const std::string& program) {
     return stack;
   }
   const auto functions = read_functions(MappedFile(program));
-  std::istringstream lines(stack);
   std::string result;
-  for (std::string line; std::getline(lines, line);) {
+  for (auto line : split_lines(stack)) {
     const size_t at = line.find(mark);
     if (at != std::string::npos) {
       const uint64_t offset =

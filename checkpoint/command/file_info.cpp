@@ -58,7 +58,7 @@ FileInfo read_file_info(const std::string& path, bool strict) {
       info.writer = archive.record("constants.pkl")
           ? "LibTorch's torch::save"
           : "Python's torch.save or ddp";
-      info.has_crcs = archive.has_checksums();
+      info.has_checksums = archive.has_checksums();
       info.content = archive.value(strict, /*verify=*/false);
     }
     return info;

@@ -11,10 +11,9 @@ struct FileInfo {
   bool is_safetensors = false;
   /// The program that wrote the file, such as "ddp"; empty if unknown.
   std::string writer;
-  /// Whether a safetensors file has checksums that cover every byte.
+  /// Whether a safetensors file has checksums that cover every byte, or a `.pt`
+  /// file the CRC-32 of each record.
   bool has_checksums = false;
-  /// Whether a `.pt` file has the CRC-32 of each record.
-  bool has_crcs = false;
   uint64_t bytes = 0;
   /// The value; its tensors are mapped pages of the file, which are not read
   /// yet.

@@ -30,9 +30,9 @@ void print_head(const std::string& path, const FileInfo& info) {
     std::cout << " (" << grouped(info.bytes) << " bytes)";
   }
   std::cout << "\n  checksum "
-            << (info.has_crcs            ? "CRC-32 of each record"
-                    : info.has_checksums ? "of every byte"
-                                         : "none")
+            << (!info.has_checksums       ? "none"
+                    : info.is_safetensors ? "of every byte"
+                                          : "CRC-32 of each record")
             << '\n';
   for (const auto& [key, value] : info.metadata) {
     std::cout << "  metadata " << printable(key) << " = "
@@ -135,7 +135,7 @@ Json to_json(const std::string& path, const FileInfo& info) {
       {"format", info.is_safetensors ? "safetensors" : "torch"},
       {"writer", info.writer.empty() ? Json() : Json(info.writer)},
       {"bytes", info.bytes},
-      {"digests", info.has_checksums},
+      {"digests", info.is_safetensors && info.has_checksums},
       {"metadata", info.metadata},
       {"tensors", std::move(tensors)},
       {"values", std::move(values)},

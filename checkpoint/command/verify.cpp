@@ -11,14 +11,14 @@ namespace {
 
 // How the file was verified.
 const char* verified(const FileInfo& info) {
-  if (info.has_checksums) {
-    return "verified by checksums that cover every byte";
-  }
   if (info.is_safetensors) {
-    return "only the header verified (the file has no checksums)";
+    return info.has_checksums
+        ? "verified by checksums that cover every byte"
+        : "only the header verified (the file has no checksums)";
   }
-  return info.has_crcs ? "verified by the CRC-32 of each value"
-                       : "read, but not verified (the file has no checksums)";
+  return info.has_checksums
+      ? "verified by the CRC-32 of each value"
+      : "read, but not verified (the file has no checksums)";
 }
 
 // The error's text without the file's name.

@@ -83,7 +83,7 @@ struct Recorder {
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   uint64_t last = 0;
   std::array<Entry, kCapacity> entries;
-  Recorder* before = nullptr;
+  Recorder* before = nullptr; // so LeakSanitizer finds it in use
 };
 
 // Never destroyed: threads and signal handlers may use one during the exit.

@@ -2,8 +2,6 @@
 
 #include <ddp/reducer/buckets/bucket_storage.h>
 
-#include <algorithm>
-
 namespace ddp::detail {
 
 /// The ranks that participate in a reduction.
