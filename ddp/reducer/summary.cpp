@@ -2,6 +2,7 @@
 
 #include <common/text_table.h>
 #include <ddp/module_state.h>
+#include <ddp/reducer.h>
 
 #include <torch/nn/module.h>
 
