@@ -20,7 +20,9 @@ else()
 endif()
 
 if(DDP_MPI)
-  list(GET MPI_C_LIBRARIES 0 _ddp_mpi_library)
+  # Where the C compiler is MPI's wrapper, there are no libraries to name.
+  set(_ddp_mpi_library ${MPI_C_LIBRARIES} ${MPI_C_COMPILER})
+  list(GET _ddp_mpi_library 0 _ddp_mpi_library)
   string(APPEND DDP_BACKENDS ", mpi (${_ddp_mpi_library})")
 else()
   string(APPEND DDP_BACKENDS "; no mpi: ${_ddp_mpi_note}")

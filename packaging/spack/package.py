@@ -14,6 +14,7 @@ class Ddp(CMakePackage):
 
     variant("mpi", default=True, description="Build the backend for MPI")
 
+    depends_on("c", type="build", when="+mpi")
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")

@@ -14,8 +14,11 @@ trap 'rm -rf -- "$work"' EXIT
 sed -n '/^## FetchContent/,$ { /^```cmake/,/^```/ { /^```/!p } }' \
   "$checkout/docs/install.md" >"$work/fetch.cmake"
 cat >"$work/subdirectory.cmake" <<END
-add_subdirectory("$checkout" _deps/ddp-build)
+add_subdirectory("$checkout" _deps/ddp-build EXCLUDE_FROM_ALL)
 target_link_libraries(train PRIVATE ddp::ddp)
+if(TARGET ddp::mpi)
+  target_link_libraries(train PRIVATE ddp::mpi)
+endif()
 END
 # ddp's own folder is the same, so that the second way builds nothing of it.
 for way in fetch subdirectory; do
@@ -25,6 +28,9 @@ for way in fetch subdirectory; do
   rm -f -- "$build/model.safetensors"
   "$ddprun" --nproc-per-node 2 "$build/train" 2 "$build/model.safetensors"
 done
+mpicc=$(command -v mpicc || true)
+[[ ! $mpicc || -e $build/_deps/ddp-build/libddp_mpi.so ]] ||
+  { echo 'the library that ddp::mpi loads was not built'; exit 1; }
 
 if cmake -S "$checkout" -B "$work/apart" -DTorch_DIR="$torch" \
   -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/q/lib 2>"$work/apart.txt"; then
@@ -33,8 +39,8 @@ if cmake -S "$checkout" -B "$work/apart" -DTorch_DIR="$torch" \
 fi
 grep -q 'CMAKE_INSTALL_LIBDIR must be below' "$work/apart.txt"
 
-# Other generators and folders than the tests' own.
-cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
+# Other compilers, generators and folders than the tests' own.
+CC=${mpicc:-cc} CXX=${mpicc:+mpi}c++ cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
   -DDDP_BUILD_TESTS=OFF -DDDP_BUILD_EXAMPLES=OFF -DDDP_BUILD_BENCH=OFF \
   -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/p/lib \
   -DCMAKE_INSTALL_LIBEXECDIR=lib
