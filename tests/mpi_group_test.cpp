@@ -1,6 +1,7 @@
 // Groups over MPI: the backend, and communicators of the program.
 #include <ddp/backends/mpi.h>
 #include <tests/support/backend_checks.h>
+#include <tests/support/free_port.h>
 #include <tests/support/launched.h>
 #include <tests/support/mpi_backend.h>
 #include <tests/support/mpirun.h>
@@ -84,6 +85,20 @@ TEST_CASE("half of an MPI program's ranks learn from what the others do") {
   check_lines(output_of({"-n", "4", program("mpi_member"), "learn"}), 2, "mpi");
   check_lines(
       output_of({"-n", "4", program("mpi_member"), "learn", "gloo"}),
+      2,
+      "gloo");
+}
+
+TEST_CASE("Reducers share a backward over MPI without threads") {
+  need_backend("mpi_member");
+  check_lines(output_of({"-n", "3", program("mpi_member"), "share"}), 3, "mpi");
+}
+
+TEST_CASE("a solver may name where its ranks meet") {
+  need_backend("mpi_member");
+  const auto port = std::to_string(free_port());
+  check_lines(
+      output_of({"-n", "4", program("mpi_member"), "learn", "gloo", port}),
       2,
       "gloo");
 }

@@ -366,6 +366,7 @@ TEST_CASE("hooks average over MPI, those of several collectives too") {
                  std::make_shared<AllReduceHook>()})}) {
       check_mean(group, hook, 0.03);
     }
+    check_compression_together(group);
   });
 }
 

@@ -1,8 +1,5 @@
-#include <tests/support/nets.h>
+#include <tests/support/hook_training.h>
 #include <tests/support/ranks.h>
-
-#include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/reducer.h>
 
 namespace ddp::test::several_reducers_test {
 
@@ -25,22 +22,7 @@ RANKS_TEST("Reducers that share a backward do not wait for each other", 2) {
 }
 
 RANKS_TEST("Reducers that share a backward may compress gradients", 2) {
-  auto a = torch::ones({16, 16}, torch::requires_grad());
-  auto b = torch::ones({16, 16}, torch::requires_grad());
-  const auto options = [] {
-    return ReducerOptions().comm_hook(
-        std::make_shared<PowerSGDHook>(PowerSGDOptions().start_iteration(2)));
-  };
-  Reducer first({a}, group, options());
-  Reducer second({b}, group, options());
-  for (int step = 0; step < 4; ++step) {
-    // Ranks reach the two in different orders.
-    const auto loss =
-        group.rank() == 0 ? (a * (b * 2)).sum() : ((a * 2) * b).sum();
-    loss.backward();
-    REQUIRE(equal_on_all(group, a.grad()));
-    REQUIRE(equal_on_all(group, b.grad()));
-  }
+  check_compression_together(group);
 }
 
 RANKS_TEST("a net that gradients only pass through stays out of it") {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace ddp::backends::mpi {
@@ -60,6 +61,16 @@ struct Library {
       const void* handle,
       size_t size,
       std::chrono::milliseconds timeout);
+
+  /// Whether operations progress only in calls of the program's threads, since
+  /// MPI allows no other thread. MPI must be initialized.
+  bool (*needs_calls)();
+
+  /// Lets operations that need calls progress until `done` returns true, or
+  /// until `until`.
+  void (*drive)(
+      std::chrono::steady_clock::time_point until,
+      const std::function<bool()>& done);
 };
 
 /// Loads libddp_mpi once, from the folder of ddp's library or from the loader's

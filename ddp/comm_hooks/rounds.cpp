@@ -1,5 +1,6 @@
 #include <ddp/comm_hooks/rounds.h>
 
+#include <ddp/backends/mpi.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/error_text.h>
@@ -60,7 +61,9 @@ void Rounds::connect(const ProcessGroup& group) {
     return;
   }
   own_.reset();
-  if (group.device().is_cpu() && group.backend() != "mpi") {
+  const bool one_thread =
+      group.backend() == "mpi" && backends::mpi::library().needs_calls();
+  if (group.device().is_cpu() && !one_thread) {
     own_ = group.duplicate();
     if (own_->c10d() == group.c10d()) { // it cannot be reconnected
       own_.reset();

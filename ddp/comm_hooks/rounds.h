@@ -18,9 +18,8 @@ namespace ddp::detail {
 /// threads that other collectives may need. Reductions therefore run on a
 /// separate thread, one after another, over separate connections, while
 /// backward continues. On a GPU, a reduction is only queued, on a stream from
-/// the pool. Backward waits if neither is possible: over MPI, which may not
-/// allow another thread, and over a group from `from_c10d`, which cannot be
-/// reconnected.
+/// the pool. Backward waits if neither is possible: over an MPI that allows no
+/// other thread, and over a group from `from_c10d`, which cannot be reconnected.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;

@@ -22,6 +22,9 @@ LaunchEnvironment ranks_of(
   LaunchEnvironment environment;
   environment.source = "MPI";
   environment.interface = options.interface();
+  environment.attempt = "ddp";
+  environment.master_addr = options.master_addr();
+  environment.master_port = options.master_port().value_or(0);
   environment.rank = communicator.rank();
   environment.world_size = communicator.size();
   DDP_CHECK_VALUE(
@@ -49,7 +52,9 @@ ProcessGroup ProcessGroup::from_mpi_handle(
   const auto communicator =
       backends::mpi::library().adopt(handle, size, *options.timeout());
   auto environment = ranks_of(*communicator, options);
-  if (environment.world_size > 1) {
+  const bool has_place =
+      !environment.master_addr.empty() && environment.master_port != 0;
+  if (environment.world_size > 1 && !has_place) {
     detail::rendezvous_over_mpi(environment, *communicator, *options.timeout());
   }
   warning.reset();

@@ -1,6 +1,7 @@
 #include <ddp/process_group/collective_wait.h>
 
 #include <ddp/backends/common/backend_work.h>
+#include <ddp/backends/mpi.h>
 #include <ddp/failure/debug_level.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
@@ -116,6 +117,22 @@ void wait_in_slices(
   } catch (const std::exception& error) {
     explain(group, number, error, state);
   }
+}
+
+/// Waits for `completion`, at most for `slice`; returns whether it is ready.
+bool ready_within(
+    milliseconds slice,
+    const std::future<void>& completion,
+    const ProcessGroupImpl& group) {
+  const auto ready = [&](milliseconds time) {
+    return completion.wait_for(time) == std::future_status::ready;
+  };
+  if (!group.communicator || !backends::mpi::library().needs_calls()) {
+    return ready(slice);
+  }
+  backends::mpi::library().drive(
+      Clock::now() + slice, [&] { return ready(milliseconds(0)); });
+  return ready(milliseconds(0));
 }
 
 /// Returns a future with a timed wait that is ready when `future` is complete.
@@ -275,7 +292,7 @@ void wait_for(
   guarded(impl, operation, [&] {
     const auto completion = completion_of(future);
     wait_with_timeout(impl, [&](milliseconds slice) {
-      if (completion.wait_for(slice) != std::future_status::ready) {
+      if (!ready_within(slice, completion, impl)) {
         if (check) {
           check();
         }

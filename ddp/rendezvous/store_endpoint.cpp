@@ -109,8 +109,9 @@ std::string address_of(
       DistNetworkError,
       !address.empty(),
       "rank {} of {} on host {} could not reach rank 0 at any of its "
-      "addresses, {}, port {}. Set MASTER_ADDR to an address that all hosts "
-      "reach, and MASTER_PORT to a free port there",
+      "addresses, {}, port {}. Set MASTER_ADDR (for from_mpi, the option "
+      "master_addr) to an address that all hosts reach, and MASTER_PORT "
+      "(master_port) to a free port there",
       environment.rank,
       environment.world_size,
       host_name(),

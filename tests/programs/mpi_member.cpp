@@ -1,12 +1,15 @@
-// A program that uses MPI itself. Arguments: an action and a backend.
+// A program that uses MPI itself. Arguments: an action, a backend, and the port
+// where those that learn meet.
 //   later  initialises MPI after the group has formed
 //   first  initialises MPI before
 //   learn  half of the ranks make data, the other half trains on it
+//   share  two Reducers share each backward, without MPI's support of threads
 //   split  leaves MPI to ddp, and splits the group
 //   absent all ranks make a group, the last one too late
 //   wrong  hands over an invalid communicator
 
 #include <ddp/ddp.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/torch.h>
 
 #include <mpi.h>
@@ -33,9 +36,9 @@ int world_size() {
   return size;
 }
 
-void initialize() {
+void initialize(int level = MPI_THREAD_MULTIPLE) {
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Init_thread(nullptr, nullptr, level, &provided);
 }
 
 int sum_over_mpi() {
@@ -107,12 +110,42 @@ void run_learning(const ddp::ProcessGroupOptions& options) {
   if (learner) {
     const auto group = ddp::ProcessGroup::from_mpi(half, options);
     MPI_Comm_free(&half); // ddp has its own
+    if (options.master_port()) { // where their store is, or this throws
+      c10d::TCPStoreOptions place;
+      place.port = static_cast<std::uint16_t>(*options.master_port());
+      place.timeout = std::chrono::seconds(5);
+      const c10d::TCPStore probe(options.master_addr(), place);
+    }
     learn(group);
   } else {
     act();
     MPI_Comm_free(&half);
   }
   check(sum_over_mpi() == world_size() * (world_size() - 1) / 2, "the world");
+}
+
+/// Half of the ranks reach the one Reducer's parameters first, half the other's.
+void run_sharing(const ddp::ProcessGroupOptions& options) {
+  const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
+  ddp::manual_seed(3, group);
+  torch::nn::Linear one(kValues, 1);
+  torch::nn::Linear other(kValues, 1);
+  const ddp::Reducer its_reducer(one, group);
+  const ddp::Reducer other_reducer(other, group.duplicate());
+  const bool swapped = group.rank() % 2 == 1;
+  for (int step = 0; step < kSteps; ++step) {
+    one->zero_grad();
+    other->zero_grad();
+    const auto sample = torch::full({kValues}, 1.0F + world_rank());
+    const auto earlier = (swapped ? other : one)->forward(sample);
+    const auto later = (swapped ? one : other)->forward(sample);
+    (earlier + later).backward();
+    const double mean = (1.0 + static_cast<double>(group.size())) / 2;
+    const auto expected = torch::full({1, kValues}, mean);
+    check(one->weight.grad().allclose(expected), "one net's gradients");
+    check(other->weight.grad().allclose(expected), "the other's gradients");
+  }
+  sum_over_ddp(group);
 }
 
 double sum_over(const ddp::ProcessGroup& group, double value) {
@@ -187,6 +220,9 @@ int main(int argc, char** argv) {
   if (argc > 2) {
     options.backend(argv[2]);
   }
+  if (argc > 3) {
+    options.master_addr("127.0.0.1").master_port(std::stoi(argv[3]));
+  }
   if (mode == "later") {
     const auto group = ddp::init_process_group(options);
     initialize();
@@ -203,6 +239,9 @@ int main(int argc, char** argv) {
   } else if (mode == "learn") {
     initialize();
     run_learning(options);
+  } else if (mode == "share") {
+    initialize(MPI_THREAD_SINGLE);
+    run_sharing(options.timeout(std::chrono::seconds(20)));
   } else if (mode == "alone") {
     run_alone(options);
   } else if (mode == "absent") {

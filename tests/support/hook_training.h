@@ -115,4 +115,23 @@ inline void check_mean(
   }
 }
 
+/// Two Reducers with hooks of several rounds share each backward pass, in which
+/// ranks reach them in different orders.
+inline void check_compression_together(const ProcessGroup& group) {
+  auto a = torch::ones({16, 16}, torch::requires_grad());
+  auto b = torch::ones({16, 16}, torch::requires_grad());
+  const auto options = [] {
+    return ReducerOptions().comm_hook(std::make_shared<PowerSGDHook>(early()));
+  };
+  Reducer first({a}, group, options());
+  Reducer second({b}, group, options());
+  for (int step = 0; step < 4; ++step) {
+    const auto loss =
+        group.rank() == 0 ? (a * (b * 2)).sum() : ((a * 2) * b).sum();
+    loss.backward();
+    REQUIRE(equal_on_all(group, a.grad()));
+    REQUIRE(equal_on_all(group, b.grad()));
+  }
+}
+
 } // namespace ddp::test

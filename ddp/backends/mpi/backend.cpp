@@ -40,13 +40,8 @@ Task Backend::task(const Call& call) const {
 
 Backend::WorkPtr Backend::launch(Task task) {
   task.staging.close();
-  const bool is_message = c10d::isP2POp(task.type);
   auto operation = c10::make_intrusive<Operation>(channel_, std::move(task));
-  auto& engine = Engine::get();
-  engine.submit(operation);
-  if (engine.threading() == Threading::kCaller && !is_message) {
-    engine.wait(*operation, Operation::Clock::time_point::max());
-  }
+  Engine::get().submit(operation);
   return operation;
 }
 

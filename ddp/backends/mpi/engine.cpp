@@ -115,6 +115,16 @@ void Engine::poll() {
   complete_arrived();
 }
 
+void Engine::drive(
+    Clock::time_point until,
+    const std::function<bool()>& done) {
+  Backoff pause(kSpinOfWaiters, kPatienceOfWaiters);
+  for (auto now = Clock::now(); !done() && now < until; now = Clock::now()) {
+    poll();
+    pause(now);
+  }
+}
+
 std::unique_lock<std::mutex> Engine::exclusive() {
   return threading_ == Threading::kOneAtATime
       ? std::unique_lock<std::mutex>(calls_)

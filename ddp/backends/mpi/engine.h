@@ -39,6 +39,11 @@ class Engine {
   /// Drives the operations once, if the engine has no thread.
   void poll();
 
+  /// Polls until `done` returns true, or until `until`.
+  void drive(
+      Operation::Clock::time_point until,
+      const std::function<bool()>& done);
+
   /// Returns the lock that code must hold while it calls MPI outside
   /// operations.
   std::unique_lock<std::mutex> exclusive();

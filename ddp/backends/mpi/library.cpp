@@ -174,6 +174,16 @@ std::shared_ptr<Communicator> adopt(
   return std::make_shared<MpiCommunicator>(duplicate(comm, timeout), timeout);
 }
 
+bool needs_calls() {
+  return Engine::get().threading() == Threading::kCaller;
+}
+
+void drive(
+    std::chrono::steady_clock::time_point until,
+    const std::function<bool()>& done) {
+  Engine::get().drive(until, done);
+}
+
 } // namespace
 } // namespace ddp::backends::mpi
 
@@ -181,6 +191,7 @@ extern "C" __attribute__((visibility("default")))
 const ddp::backends::mpi::Library*
 ddp_mpi_library() {
   using namespace ddp::backends::mpi;
-  static const Library library{DDP_VERSION, mpi_running, world, adopt};
+  static const Library library{
+      DDP_VERSION, mpi_running, world, adopt, needs_calls, drive};
   return &library;
 }
