@@ -93,13 +93,21 @@ TEST_CASE("alone, backwards that are all under no_sync are told of") {
       ProcessGroupOptions().backend("gloo").rank(0).world_size(1));
   for (const auto& group : {ProcessGroup(), connected}) {
     Net net;
-    const auto texts = warnings_of([&] {
-      Reducer reducer(net, group);
-      const auto guard = reducer.no_sync();
-      net.backward();
-    });
-    CHECK_THAT(
-        c10::Join("", texts), Has("was each backward pass under no_sync()?"));
+    const auto texts = [&](bool reduces) {
+      const auto train = [&] {
+        Reducer reducer(net, group);
+        auto guard = reducer.no_sync();
+        net.backward();
+        guard.reset();
+        if (reduces) {
+          net.backward();
+        }
+      };
+      return c10::Join("", warnings_of(train));
+    };
+    const Has told("was each backward pass under no_sync()?");
+    CHECK_THAT(texts(false), told);
+    CHECK_THAT(texts(true), !told);
   }
 }
 
@@ -146,6 +154,24 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   // The first Reducer has completed its checks.
   Reducer another(net, ProcessGroup(), options);
   CHECK(looks());
+}
+
+TEST_CASE("alone, the leaves of a Reducer that no longer looks are known") {
+  Linear critic(2, 2);
+  auto of_critic = std::make_unique<Reducer>(critic, ProcessGroup());
+  for (int pass = 0; pass < 2; ++pass) {
+    critic->forward(torch::ones({1, 2})).sum().backward();
+  }
+  Net actor;
+  actor.forgotten.push_back(critic);
+  const auto train_actor = [&] {
+    Reducer reducer(actor, ProcessGroup());
+    actor.backward();
+    actor.backward();
+  };
+  CHECK(warnings_of(train_actor).empty());
+  of_critic.reset();
+  CHECK(warnings_of(train_actor).size() == 1);
 }
 
 } // namespace ddp::test::group_of_one_test

@@ -67,6 +67,20 @@ RANKS_TEST("a forward after a join agrees on who sends buffers") {
   REQUIRE(equal_on_all(group, net->last->weight.grad()));
 }
 
+RANKS_TEST("a rank without inputs in one join finishes passes in the next") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  for (const int64_t idle : {1, -1}) {
+    auto join = reducer.join();
+    for (int64_t i = 0; i < (group.rank() == idle ? 0 : 2); ++i) {
+      net->zero_grad();
+      loss_of(net, 1).backward();
+      reducer.finish_backward();
+      REQUIRE(is(net->weight.grad(), idle == 1 ? 2.0 / 3 : 1));
+    }
+  }
+}
+
 RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, group);

@@ -28,6 +28,16 @@ TEST_CASE("a gradient that came in a backward inside another may come again") {
   REQUIRE(nested.may_come_again(parameters[1]) == !static_graph);
 }
 
+TEST_CASE("a gradient that came inside, then around it, may come again") {
+  NestedBackwards nested(false);
+  std::vector<ParameterState> parameters{parameter("tied")};
+  nested.begin(8);
+  nested.arrive(parameters[0], 8);
+  nested.arrive(parameters[0], 7);
+  nested.record(parameters, 7);
+  REQUIRE(nested.may_come_again(parameters[0]));
+}
+
 TEST_CASE("what has never come may come more than once") {
   const NestedBackwards nested(false);
   auto one = parameter("one");

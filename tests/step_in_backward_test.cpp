@@ -243,6 +243,25 @@ TEST_CASE("an optimizer that cannot step in backward is refused") {
   CHECK_THROWS_WITH(reducer.step_in_backward(both), Has(reason));
 }
 
+TEST_CASE("a second optimizer is refused as long as the Reducer exists") {
+  const ProcessGroup alone;
+  auto net = std::make_shared<UnevenNet>();
+  torch::optim::SGD head(net->last->parameters(), 0.1);
+  torch::optim::SGD body(net->first->parameters(), 0.1);
+  {
+    Reducer reducer(net, alone);
+    reducer.step_in_backward(head);
+    reducer.step_in_backward(head); // changes nothing
+    CHECK_THROWS_WITH(
+        reducer.step_in_backward(body), Has("already steps another optimizer"));
+    const auto before = net->last->bias.detach().clone();
+    net->forward(torch::ones({2, 7})).sum().backward();
+    CHECK(!net->last->bias.equal(before));
+  }
+  Reducer reducer(net, alone);
+  CHECK_NOTHROW(reducer.step_in_backward(body));
+}
+
 TEST_CASE("what comes too late for a step in backward is refused") {
   const ProcessGroup alone;
   auto net = std::make_shared<UnevenNet>();

@@ -1,6 +1,7 @@
 #include <ddp/reducer/lone_backward.h>
 
 #include <ddp/reducer/core/end_of_backward.h>
+#include <ddp/reducer/observers/unmanaged_leaves.h>
 
 namespace ddp::detail {
 
@@ -16,6 +17,14 @@ LoneBackward::LoneBackward(
       observers_(observers),
       looks_always_(looks_always) {
   current_.of_all = false; // no comparison with other ranks
+}
+
+LoneBackward::~LoneBackward() {
+  if (hooks_removed_) {
+    for (const auto& parameter : parameters_) {
+      set_managed_without_hook(parameter.tensor, false);
+    }
+  }
 }
 
 void LoneBackward::on_gradient(size_t index, at::Tensor& /*gradient*/) {
@@ -63,9 +72,11 @@ void LoneBackward::finish() {
     throw;
   }
   to_look_ -= to_look_ > 0;
-  if (!has_hooks()) {
+  if (!has_hooks() && !hooks_removed_) {
+    hooks_removed_ = true;
     for (const auto& parameter : parameters_) {
       remove_gradient_hook(parameter.tensor, *this);
+      set_managed_without_hook(parameter.tensor, true);
     }
   }
 }

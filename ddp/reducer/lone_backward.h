@@ -22,6 +22,9 @@ class LoneBackward final : public GradientListener {
       Synchronization& synchronization,
       ObserverList& observers,
       bool looks_always);
+  LoneBackward(const LoneBackward&) = delete;
+  LoneBackward& operator=(const LoneBackward&) = delete;
+  ~LoneBackward() override;
 
   /// Same as `BackwardReducer::set_owner`.
   void set_owner(std::weak_ptr<void> owner) {
@@ -69,6 +72,8 @@ class LoneBackward final : public GradientListener {
   bool stays_ = false;
   /// The number of backward passes left to check.
   int to_look_ = kLooks;
+  /// Whether the hooks have been removed after the checks.
+  bool hooks_removed_ = false;
   Reduction current_;
   bool open_ = false;
   std::atomic<bool> failed_{false};

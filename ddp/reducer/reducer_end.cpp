@@ -65,13 +65,16 @@ void ReducerImpl::report_reduced_nothing() {
       detail::add_gradient_hook(parameter, orphans, i);
     }
   }
+  if (backward.steps() > 0) {
+    return;
+  }
   // Several ranks compare their parameters instead.
   if (synchronization.has_accumulated() && group.size() == 1) {
     TORCH_WARN(
         "ddp: a Reducer ended without reducing anything: was each backward "
         "pass under no_sync()?");
   }
-  if (backward.steps() == 0 && observers.module.is_gone()) {
+  if (observers.module.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ended without reducing anything, and its module was "
         "destroyed. If the net was replaced (`net = Net();`) after the Reducer "

@@ -91,9 +91,10 @@ class DDP_API Reducer {
   /// once the bucket is reduced, while other buckets are in flight. Do not call
   /// `optimizer.step()`. The optimizer must outlive this Reducer and step each
   /// parameter separately; throws `c10::ValueError` for others, such as
-  /// `LBFGS`, and for one with parameters of another Reducer. Rules out
-  /// clipping by the norm of all gradients, and a second pass over the same
-  /// graph. Works in a group of one. Collective. Source:
+  /// `LBFGS`, for one with parameters of another Reducer, and for a second one
+  /// (use parameter groups). Rules out clipping by the norm of all gradients,
+  /// and a second pass over the same graph. Works in a group of one.
+  /// Collective. Source:
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 

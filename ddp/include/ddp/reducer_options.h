@@ -63,7 +63,9 @@ struct ReducerOptions {
   TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
   /// Whether rank 0's buffers (batch-norm's statistics) are broadcast: by the
-  /// wrapper before forward passes, by a Reducer after backward passes.
+  /// wrapper before forward passes, by a Reducer after backward passes. If a
+  /// later pass over the same graph needs this rank's values of a buffer, name
+  /// it in `parameters_to_ignore`, or run one pass over the sum of the losses.
   TORCH_ARG(bool, broadcast_buffers) = true;
 
   /// The forward passes before which the wrapper broadcasts buffers.
@@ -89,6 +91,8 @@ struct ReducerOptions {
 
   /// Not needed, since activation checkpointing is handled. Rebuilds the
   /// buckets after the second backward pass instead of the first, as in Python.
+  /// With activation checkpointing, also reduces its gradients during the pass,
+  /// not at its end; each must then arrive equally often in each step.
   TORCH_ARG(bool, static_graph) = false;
 
   /// Skips buckets of which this rank used no parameter since the last

@@ -93,7 +93,7 @@ struct ParameterState {
 
   // In this backward pass:
   int arrivals = 0;
-  /// The engine's number of the backward pass in which the gradient last
+  /// The engine's number of the newest backward pass in which the gradient
   /// arrived.
   int task = -1;
   GradState grad_state = GradState::kPending;

@@ -33,7 +33,7 @@ class NestedBackwards {
         parameter.device);
     device_ = parameter.device;
     ++parameter.arrivals;
-    parameter.task = task;
+    parameter.task = std::max(parameter.task, task);
     newest_ = std::max(newest_, task);
   }
 

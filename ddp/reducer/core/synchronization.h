@@ -56,21 +56,22 @@ class Synchronization {
     reduced_ = true;
     forward_pending_ = false;
   }
-  /// Call this on ranks that participate in other ranks' backward passes.
+  /// Call this after `finish_backward`, and on ranks that participate in other
+  /// ranks' backward passes.
   void forget_reduced() {
     reduced_ = false;
+    finishes_ = true;
   }
 
-  /// Records that `finish_backward` is called after `steps` reductions. Returns
-  /// whether the last backward pass was not reduced.
-  bool finish(int64_t steps) {
+  /// Returns whether the last backward pass was not reduced, for a call of
+  /// `finish_backward` after `steps` reductions.
+  bool finish(int64_t steps) const {
     DDP_CHECK(
         finishes_ || steps <= 1,
         "finish_backward() was first called after {} reductions: call it in "
         "every step, including the first, on all ranks; otherwise it cannot "
         "determine whether this step was reduced",
         steps);
-    finishes_ = true;
     return !reduced_;
   }
 
@@ -81,9 +82,9 @@ class Synchronization {
   /// after it that is not reduced.
   bool forward_pending_ = false;
   bool accumulated_ = false;
-  /// Whether a reduction has run since the last `finish_backward`.
+  /// Whether a reduction has run since the last `forget_reduced`.
   bool reduced_ = false;
-  /// Whether `finish_backward` has ever been called.
+  /// Whether `forget_reduced` has ever been called.
   bool finishes_ = false;
 };
 

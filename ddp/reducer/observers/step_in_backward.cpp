@@ -83,6 +83,10 @@ void StepInBackward::attach(
     torch::optim::Optimizer& optimizer,
     const ProcessGroup& group) {
   DDP_CHECK_VALUE(
+      !optimizer_ || optimizer_ == &optimizer,
+      "step_in_backward: the Reducer already steps another optimizer: use "
+      "parameter groups of one optimizer");
+  DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
       "step_in_backward: LBFGS is not supported, since its step uses all "
       "parameters at once: call its step() after backward");
@@ -95,11 +99,10 @@ void StepInBackward::attach(
       "step_in_backward: the optimizer has none of the Reducer's parameters");
   check_no_other_reducer(optimizer, parameters_);
   check_same_on_all(group, "step_in_backward", describe(optimizer));
-  if (optimizer_) {
-    set_stepped(*optimizer_, false);
+  if (!optimizer_) {
+    optimizer_ = &optimizer;
+    set_stepped(optimizer, true);
   }
-  optimizer_ = &optimizer;
-  set_stepped(optimizer, true);
 }
 
 void StepInBackward::on_all_launched(const Reduction& reduction) {

@@ -19,9 +19,9 @@ class StepInBackward final : public ReductionObserver {
   StepInBackward& operator=(const StepInBackward&) = delete;
   ~StepInBackward() override;
 
-  /// Throws `c10::ValueError` if the optimizer reads several parameters
-  /// together, communicates, or has none of the parameters or another
-  /// Reducer's, or if the optimizers differ between ranks.
+  /// Throws `c10::ValueError` if another optimizer is attached, if this one
+  /// reads several parameters together, communicates, or has none of the
+  /// parameters or another Reducer's, or if optimizers differ between ranks.
   void attach(torch::optim::Optimizer& optimizer, const ProcessGroup& group);
 
   /// The optimizer; null before `attach`.

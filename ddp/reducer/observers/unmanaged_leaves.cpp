@@ -8,12 +8,35 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <tuple>
 
 namespace ddp::detail {
 namespace {
 
 namespace autograd = torch::autograd;
+
+/// Leaves that are managed without a hook, once for each of their Reducers.
+struct LeavesWithoutHook {
+  std::mutex mutex;
+  std::multiset<const at::TensorImpl*> leaves;
+};
+
+LeavesWithoutHook& leaves_without_hook() {
+  static auto& made = *new LeavesWithoutHook; // static Reducers end late
+  return made;
+}
+
+bool is_managed(const at::Tensor& leaf) {
+  const auto* listener = gradient_listener(leaf);
+  if (listener && listener->is_of_use()) {
+    return true;
+  }
+  auto& managed = leaves_without_hook();
+  const std::lock_guard<std::mutex> lock(managed.mutex);
+  return managed.leaves.count(leaf.unsafeGetTensorImpl()) > 0;
+}
 
 /// The number of inspected backward passes.
 constexpr int64_t kInspected = 3;
@@ -253,6 +276,19 @@ std::string UnmanagedLeaves::inspect(
   return report(ordered, twins(ordered, parameters_, unreached));
 }
 
+void set_managed_without_hook(const at::Tensor& leaf, bool managed) {
+  auto& [mutex, leaves] = leaves_without_hook();
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (managed) {
+    leaves.insert(leaf.unsafeGetTensorImpl());
+    return;
+  }
+  const auto found = leaves.find(leaf.unsafeGetTensorImpl());
+  if (found != leaves.end()) {
+    leaves.erase(found);
+  }
+}
+
 LeafReport::LeafReport(UnmanagedLeaves leaves, Severity severity)
     : leaves_(std::move(leaves)), severity_(severity) {}
 
@@ -260,10 +296,7 @@ void LeafReport::on_backward() {
   if (!leaves_) {
     return;
   }
-  const auto report = leaves_->inspect([](const at::Tensor& leaf) {
-    const auto* listener = gradient_listener(leaf);
-    return listener && listener->is_of_use();
-  });
+  const auto report = leaves_->inspect(is_managed);
   if (++backwards_ == kInspected) {
     leaves_.reset();
   }

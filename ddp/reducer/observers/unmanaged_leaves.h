@@ -48,6 +48,10 @@ class UnmanagedLeaves {
   std::unordered_map<TensorSet::value_type, uint64_t> met_;
 };
 
+/// Records whether a Reducer still manages `leaf` although it has removed its
+/// hook, as it does in a group of one after its checks.
+void set_managed_without_hook(const at::Tensor& leaf, bool managed);
+
 /// Reports unmanaged leaves in the first backward passes.
 class LeafReport final : public ReductionObserver {
  public:
