@@ -25,7 +25,7 @@ void save_checkpoint(
   detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(
-        path, detail::to_generic_dict(detail::named_state(module)));
+        path, detail::to_generic_dict(detail::detached_state(module)));
   });
   detail::warn_of_other_calls(
       c10::str("save_checkpoint(\"", path, "\")"), group);

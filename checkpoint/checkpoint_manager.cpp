@@ -71,7 +71,8 @@ struct DDP_LOCAL CheckpointManager::Impl {
 void CheckpointManager::Impl::check_later_steps(int64_t step) const {
   const auto entries = folder.entries();
   DDP_CHECK(
-      entries.empty() || entries[0].step <= std::max(step, last_step),
+      entries.empty() || entries[0].step <= std::max(step, last_step) ||
+          detail::ProcessGroupImpl::of(group).repeats_steps,
       "'{}' has a checkpoint of step {} that this run did not load; cannot "
       "save step {}; call load() first, or choose another folder",
       folder.path(),

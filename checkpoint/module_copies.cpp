@@ -56,6 +56,26 @@ bool is_whole_number(const at::Tensor& tensor) {
   return std::isfinite(number) && number == std::floor(number);
 }
 
+// As in Python, a file may lack the counters of its batch-norms, and the module
+// then keeps its own: earlier versions of PyTorch had none.
+void ignore_missing_counters(NameMatch& match) {
+  const auto is_in_file = [&](const std::string& name) {
+    return std::any_of(
+        match.pairs.begin(), match.pairs.end(), [&](const auto& pair) {
+          return pair.first == name;
+        });
+  };
+  const auto is_counter = [&](const std::string& name) {
+    const auto child = name.rfind('.') + 1; // 0 if there is no dot
+    return name.substr(child) == "num_batches_tracked" &&
+        is_in_file(name.substr(0, child) + "running_mean");
+  };
+  auto& missing = match.missing;
+  missing.erase(
+      std::remove_if(missing.begin(), missing.end(), is_counter),
+      missing.end());
+}
+
 // One error lists everything that does not fit.
 void list_names(
     std::ostream& misfits,
@@ -112,6 +132,7 @@ Copies plan_copies(
     const Names& others) {
   const auto state = named_state(module);
   auto match = match_names(state.keys(), tensors.keys());
+  ignore_missing_counters(match);
   append(match.unexpected, others);
   std::ostringstream misfits;
   if (keys == nullptr || match.pairs.empty()) {

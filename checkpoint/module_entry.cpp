@@ -51,21 +51,24 @@ bool has_one_of(
   return !match_names(wanted, names).pairs.empty();
 }
 
-// The names of entries that can be a module's state.
+// The names of entries that can be a module's state: those with one of its
+// tensors or, if there is none, those of any tensors.
 std::vector<std::string> candidates(
     const c10::IValue& content,
     const std::vector<std::string>& wanted) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, others;
   for (const auto& entry : content.toGenericDict()) {
     const auto& value = entry.value();
-    const bool can_be = is_module(value)
-        ? !value.toGenericDict().empty()
-        : has_tensors(value) && has_one_of(wanted, value);
-    if (entry.key().isString() && can_be) {
+    if (!entry.key().isString()) {
+      continue;
+    }
+    if (has_tensors(value) && has_one_of(wanted, value)) {
       names.push_back(entry.key().toStringRef());
+    } else if (is_module(value) && !value.toGenericDict().empty()) {
+      others.push_back(entry.key().toStringRef());
     }
   }
-  return names;
+  return names.empty() ? others : names;
 }
 
 // Whether a dict that has other values too is itself a module's state.

@@ -48,4 +48,12 @@ StateDict named_state(const torch::nn::Module& module) {
   return state;
 }
 
+StateDict detached_state(const torch::nn::Module& module) {
+  auto state = named_state(module);
+  for (auto& tensor : state) {
+    tensor.value() = tensor.value().detach();
+  }
+  return state;
+}
+
 } // namespace ddp::detail

@@ -20,4 +20,8 @@ const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 /// the names.
 StateDict named_state(const torch::nn::Module& module);
 
+/// `named_state`, detached as in Python's `Module.state_dict()`: the tensors of
+/// a file then do not require gradients.
+StateDict detached_state(const torch::nn::Module& module);
+
 } // namespace ddp::detail

@@ -42,7 +42,7 @@ TrainingState& TrainingState::add(
     torch::nn::Module& module) {
   auto part = detail::local_part(
       name,
-      [&module] { return detail::to_ivalue(detail::named_state(module)); },
+      [&module] { return detail::to_ivalue(detail::detached_state(module)); },
       [&module, name](const IValue& state) -> detail::Commit {
         const auto copies = detail::plan_copies(
             "'" + name + "'", detail::to_state_dict(state), module);
@@ -92,6 +92,17 @@ TrainingState& TrainingState::add(const std::string& name, at::Tensor& tensor) {
       [&tensor, name](const IValue& state) -> detail::Commit {
         detail::check_kind(name, state.isTensor(), "tensor");
         const auto loaded = state.toTensor();
+        if (tensor.requires_grad() && tensor.is_leaf()) { // it is trained
+          DDP_CHECK_VALUE(
+              loaded.sizes() == tensor.sizes(),
+              "load_state_dict: '{}' is {} in this state, {} in the program",
+              name,
+              loaded.sizes(),
+              tensor.sizes());
+          return [copies = detail::Copies{{tensor, loaded}}] {
+            detail::make_copies(copies);
+          };
+        }
         return [&tensor, loaded] {
           tensor = tensor.defined() ? loaded.to(tensor.device()) : loaded;
         };

@@ -250,14 +250,17 @@ State ShardedSampler::state_dict() const {
       "processed: call advance(samples in the batch) in each step",
       name_,
       progress.drawn);
+  // Fewer ranks must not draw the tail that these ranks have dropped.
+  const bool has_dropped = remainder_ == Remainder::kDrop &&
+      (progress.begun || progress.done > 0) &&
+      progress.done == share_after(progress.start);
+  const auto samples = has_dropped
+      ? length_
+      : std::min(progress.start + progress.done * num_replicas_, length_);
   State state;
   state.insert("sampler", detail::to_bytes(name_));
   insert(state, "epoch", progress.epoch);
-  insert(
-      state,
-      "samples_done",
-      static_cast<int64_t>(
-          std::min(progress.start + progress.done * num_replicas_, length_)));
+  insert(state, "samples_done", static_cast<int64_t>(samples));
   insert(state, "length", static_cast<int64_t>(length_));
   for (const auto& entry : identity()) {
     insert(state, entry.key(), entry.value());

@@ -184,6 +184,8 @@ FOLDER_TEST("a module's weights are found in a training's file") {
   CHECK(loads(dict({{"model", state}, {"best", torch::zeros({})}})));
   CHECK(loads(dict({{"module", state}, {"best", torch::zeros({})}})));
   CHECK(loads(dict({{"module", state}, {"ema", others}})));
+  const auto loader = dict({{"samples_done", torch::zeros({})}});
+  CHECK(loads(dict({{"gpt", state}, {"loader", loader}, {"epoch", 1}})));
   CHECK(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "b"));
   CHECK_FALSE(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "a"));
   CHECK_THROWS_WITH(

@@ -1,6 +1,6 @@
 #include <checkpoint/state_dict.h>
 #include <ddp/ddp.h>
-#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
 
 namespace ddp::test::checkpoint_test {
 
@@ -51,6 +51,26 @@ FOLDER_TEST("A checkpoint brings a module back") {
   CHECK(torch::equal(weight, saved.conv->weight));
   CHECK(folder.names() == std::set<std::string>{"net.safetensors"});
   CHECK(read_safetensors(path).metadata.at("format") == "pt");
+}
+
+FOLDER_TEST("a module's tensors in a file require no gradients, as in Python") {
+  Net net;
+  TrainingState state;
+  state.add("net", net);
+  save_checkpoint(folder / "net.pt", net);
+  state.save(folder / "run.pt");
+  CheckpointManager(folder / "run", state).save(1);
+  for (const auto& saved :
+       {read_checkpoint_file(folder / "net.pt"),
+        entry(read_checkpoint_file(folder / "run.pt"), "net"),
+        entry(read_checkpoint_file(folder / "run/step-1.pt"), "net")}) {
+    const auto tensors = saved.toGenericDict();
+    CHECK(tensors.size() == 9);
+    for (const auto& item : tensors) {
+      CHECK_FALSE(item.value().toTensor().requires_grad());
+    }
+  }
+  CHECK(net.scale.requires_grad());
 }
 
 FOLDER_TEST("load_checkpoint lists all that does not fit") {
@@ -105,6 +125,24 @@ FOLDER_TEST(
       load_checkpoint(path, net, {}, lenient),
       Has("missing in the file: conv.weight",
           "unexpected in the file: head.weight"));
+}
+
+FOLDER_TEST("a file may lack the counter of a batch-norm, as in Python") {
+  const auto path = folder / "a.safetensors";
+  auto state = copy_of(Net());
+  state.erase("norm.num_batches_tracked");
+  write_safetensors(path, state);
+  Net net;
+  net.norm->num_batches_tracked.fill_(7);
+  load_checkpoint(path, net);
+  CHECK(net.norm->num_batches_tracked.item<int64_t>() == 7);
+  CHECK(torch::equal(net.norm->running_mean, state["norm.running_mean"]));
+  state.erase("norm.running_mean");
+  write_safetensors(path, state);
+  CHECK_THAT(
+      complaint(path, net),
+      Has("missing in the file: norm.num_batches_tracked",
+          "missing in the file: norm.running_mean"));
 }
 
 FOLDER_TEST("load_checkpoint converts to the module's dtype") {

@@ -235,6 +235,37 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
   job.require_end({0}, "holds 0.");
 }
 
+TEST_CASE("steps that are repeated are saved again") {
+  ElasticJob job(
+      2,
+      [] {
+        const TemporaryFolder folder; // of which rank 0's is used
+        elastic([&](ElasticRun& run) {
+          int64_t step = 0;
+          TrainingState state;
+          state.add("step", step);
+          CheckpointManager checkpoints(
+              run.group().broadcast(folder.path()), state, run.group());
+          if (!run.sync(state)) {
+            checkpoints.save(3);
+            say("trains.");
+            for (;;) {
+              run.step();
+            }
+          }
+          checkpoints.save(2);
+          checkpoints.save(3);
+          say("saved.");
+        });
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  job.train_and_regroup();
+  job.require_end({0, 1}, "saved.");
+}
+
 TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
   ElasticJob job(
       2,

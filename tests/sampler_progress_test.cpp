@@ -103,20 +103,48 @@ TEST_CASE("a loaded position is kept until its epoch was gone on with") {
 }
 
 TEST_CASE("a state of an epoch that is over leaves nothing of it") {
-  for (const bool drop_last : {false, true}) {
-    const auto options = SamplerOptions().drop_last(drop_last);
-    DistributedSampler sampler(11, 3, 0, options);
+  const auto check = [](const auto& make) {
+    auto sampler = make(4, 0);
     sampler.set_epoch(4);
     sampler.reset();
     sampler.advance(drain(sampler).size());
-    DistributedSampler resumed(11, 3, 1, options);
-    resumed.load_state_dict(sampler.state_dict());
-    REQUIRE(resumed.epoch() == 4);
-    REQUIRE(drain(resumed).empty());
-    resumed.set_epoch(5);
-    resumed.reset();
-    REQUIRE(drain(resumed).size() == (drop_last ? 3 : 4));
+    auto state = sampler.state_dict();
+    for (const int64_t world : {4, 3, 2}) {
+      auto resumed = make(world, 1);
+      resumed.load_state_dict(state);
+      REQUIRE(resumed.epoch() == 4);
+      REQUIRE(drain(resumed).empty());
+      state = resumed.state_dict();
+      resumed.set_epoch(5);
+      resumed.reset();
+      REQUIRE(drain(resumed).size() == resumed.size());
+    }
+  };
+  for (const bool drop_last : {false, true}) {
+    const auto options = SamplerOptions().drop_last(drop_last);
+    check([&](int64_t world, int64_t rank) {
+      return DistributedSampler(103, world, rank, options);
+    });
   }
+  check([](int64_t world, int64_t rank) {
+    return StreamSampler(world, rank, StreamSamplerOptions().epoch_size(103));
+  });
+}
+
+TEST_CASE("a rest that is smaller than the group is over with the epoch") {
+  const auto make = [](int64_t world) {
+    return DistributedSampler(10, world, 0, SamplerOptions().drop_last(true));
+  };
+  auto two = make(2);
+  two.next(4);
+  two.advance(4); // all but 2 samples
+  auto three = make(3);
+  three.load_state_dict(two.state_dict());
+  two.load_state_dict(three.state_dict()); // before the loop
+  REQUIRE(drain(two).size() == 1);
+  REQUIRE(drain(three).empty());
+  two.load_state_dict(three.state_dict());
+  REQUIRE(drain(two).empty());
 }
 
 TEST_CASE("a sampler's state that cannot be right is refused") {

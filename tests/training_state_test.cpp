@@ -191,6 +191,25 @@ TEST_CASE("a state that does not fit changes nothing") {
   REQUIRE(training.step == 2);
 }
 
+TEST_CASE("a trained tensor is loaded in place, so its optimizer goes on") {
+  auto log_alpha = torch::ones({2}, torch::requires_grad());
+  torch::optim::SGD optimizer{{log_alpha}, 0.5};
+  TrainingState state;
+  state.add("log_alpha", log_alpha);
+  const auto saved = state.state_dict().deepcopy();
+  for (int loads = 0; loads < 2; ++loads) {
+    optimizer.zero_grad();
+    log_alpha.sum().backward();
+    optimizer.step();
+    REQUIRE(torch::equal(log_alpha, torch::full({2}, 0.5)));
+    state.load_state_dict(saved);
+    REQUIRE(torch::equal(log_alpha, torch::ones({2})));
+  }
+  REQUIRE_THROWS_WITH(
+      state.load_state_dict(dict({{"log_alpha", torch::zeros({3})}})),
+      Has("'log_alpha' is [3] in this state, [2] in the program"));
+}
+
 TEST_CASE("a scaler and an averager are checked before any part is loaded") {
   const auto averager = [] {
     return PeriodicModelAverager({}, PeriodicModelAveragerOptions());

@@ -6,6 +6,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/detached_task.h>
 #include <ddp/support/snapshot_memory.h>
 
@@ -268,6 +269,7 @@ bool ElasticRun::sync(const TrainingState& state) {
   const auto value = detail::broadcast_value(
       sends ? impl.kept.value() : c10::IValue(), impl.group, impl.root);
   impl.state->load_state_dict(value, impl.group);
+  detail::ProcessGroupImpl::of(impl.group).repeats_steps = true;
   impl.commit();
   return true;
 }

@@ -97,6 +97,9 @@ struct ProcessGroupImpl {
   /// The number of later checkpoints that will compare replicas. One checkpoint
   /// does not suffice, since it may be written before training.
   int replica_checks = 3;
+  /// Whether `ElasticRun::sync` restored a state, after which the job may
+  /// repeat steps that it has saved.
+  bool repeats_steps = false;
   /// Whether a `Join` exists on this group; duplicates share this flag.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// The store of the ranks' failures; null without other ranks or without a

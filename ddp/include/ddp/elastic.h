@@ -31,7 +31,9 @@ namespace ddp {
 /// ranks; a batch system may signal one. A second signal within 2 s, as by a
 /// batch system and a launcher, has no effect. A later signal has its former
 /// effect: by default, ending a process that hangs or saves too long. SIGINT is
-/// unaffected unless it is among `signals`. Not thread-safe.
+/// unaffected unless it is among `signals`. Within `elastic`, pass `{SIGUSR1}`:
+/// otherwise, SIGTERM to one node's ddprun ends the training on all nodes. Not
+/// thread-safe.
 class DDP_API StopSignal {
  public:
   /// Installs handlers for `signals`. Not collective. Throws `c10::Error` if

@@ -53,7 +53,8 @@ struct IncompatibleKeys {
 /// DistributedDataParallel is ignored in names. Values are converted to a
 /// parameter's or buffer's dtype if that dtype is of the same kind or wider
 /// (floating point to integer only for a single whole number). Parameters and
-/// buffers stay on their devices.
+/// buffers stay on their devices. As in Python, a file may lack batch-norm's
+/// `num_batches_tracked`, which then does not change.
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are

@@ -86,7 +86,7 @@ class DDP_API CheckpointManager {
   /// if another process writes to the folder, or if `step` is negative or less
   /// than in the previous save or load. Throws if the folder contains later
   /// steps that were not loaded, since they are from a different run and `load`
-  /// would prefer them.
+  /// would prefer them, unless `ElasticRun::sync` has restored the state.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns about newer corrupt

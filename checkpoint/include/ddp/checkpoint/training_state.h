@@ -68,7 +68,8 @@ class DDP_API TrainingState {
       Number& value);
   /// Adds a string.
   TrainingState& add(const std::string& name, std::string& value);
-  /// Adds a tensor; loading replaces it with a new tensor.
+  /// Adds a tensor. Loading replaces it with a new tensor, but copies values
+  /// into a leaf that requires gradients, whose shape must fit.
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
   /// Adds an object with `state_dict()`, which may be collective, and

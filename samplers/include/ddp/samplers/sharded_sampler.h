@@ -30,7 +30,9 @@ class ProcessGroup;
 /// **Resuming within an epoch.** Workers fetch ahead, so the loop must report
 /// its progress with `advance`. `state_dict` then holds rank 0's progress for
 /// all ranks, since ranks step together. The state is valid for any number of
-/// ranks: the rest of the epoch is divided among them.
+/// ranks: the rest of the epoch is divided among them. For a save after the
+/// inner loop, first call `set_epoch(epoch + 1)`; otherwise the finished epoch
+/// is resumed, and ends immediately.
 ///
 /// ```
 /// sampler.load_state_dict(state);                      // to resume

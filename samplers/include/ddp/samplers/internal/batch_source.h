@@ -193,29 +193,19 @@ struct SourceOf {
 };
 
 template <typename Dataset, typename Example>
-struct StackedSourceOf {
+struct SourceOf<
+    torch::data::datasets::
+        MapDataset<Dataset, torch::data::transforms::Stack<Example>>,
+    std::vector<size_t>,
+    std::enable_if_t<
+        IsPerSample<Dataset>::value &&
+        (std::is_same_v<Example, torch::data::Example<>> ||
+         std::is_same_v<Example, torch::data::TensorExample>)>> {
   using type = StackedSource<Dataset, Example>;
   template <typename Mapped>
   static const Dataset& samples(Mapped& dataset) {
     return dataset.dataset();
   }
 };
-
-template <typename Dataset>
-struct SourceOf<
-    torch::data::datasets::
-        MapDataset<Dataset, torch::data::transforms::Stack<>>,
-    std::vector<size_t>,
-    std::enable_if_t<IsPerSample<Dataset>::value>>
-    : StackedSourceOf<Dataset, torch::data::Example<>> {};
-
-template <typename Dataset>
-struct SourceOf<
-    torch::data::datasets::MapDataset<
-        Dataset,
-        torch::data::transforms::Stack<torch::data::TensorExample>>,
-    std::vector<size_t>,
-    std::enable_if_t<IsPerSample<Dataset>::value>>
-    : StackedSourceOf<Dataset, torch::data::TensorExample> {};
 
 } // namespace ddp::detail
