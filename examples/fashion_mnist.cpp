@@ -119,9 +119,6 @@ void train(const Arguments& arguments) {
     sampler.set_epoch(epoch);
     ddp::print(group, "epoch ", epoch + 1);
     train_epoch(*net, *loader, optimizer, group, total);
-    // Each rank has different batch-norm statistics: all continue with rank
-    // 0's, which are tested and saved.
-    ddp::broadcast_buffers(*net, group);
     ddp::save_checkpoint(arguments.checkpoint, *net, group);
     const double accuracy = evaluate(*net, test_set, group);
     ddp::print(group, "  test accuracy ", 100 * accuracy, " %");

@@ -71,6 +71,16 @@ TEST_CASE("several optimizers, types and kinds of gradients have one scale") {
   CHECK(scaler.get_scale() == 2);
 }
 
+TEST_CASE("the gradient of a weight that is listed twice is unscaled once") {
+  Training training;
+  torch::optim::SGD optimizer(
+      std::vector<at::Tensor>(2, training.weight), /*lr=*/1.);
+  GradScaler scaler(small_scale());
+  training.backward(scaler, 1);
+  scaler.unscale_(optimizer);
+  CHECK(training.weight.grad()[0].item<float>() == 1);
+}
+
 TEST_CASE("a scaler's calls in the wrong order are refused") {
   Training training;
   GradScaler scaler;

@@ -1,7 +1,9 @@
 // The notices about long waits.
 #include <tests/support/failures.h>
 
+#include <common/heartbeat_page.h>
 #include <ddp/ddp.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/collective_wait.h>
 
@@ -184,6 +186,34 @@ RANKS_TEST(
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
+}
+
+RANKS_TEST(
+    "a wait is named by its own thread's call",
+    3,
+    ProcessGroupOptions().wait_notice(seconds(1))) {
+  const auto store = group.store();
+  const auto check = [](const std::string& text) {
+    REQUIRE_THAT(text, Has("has waited for 1 s in barrier"));
+  };
+  const WarningListener listener(first_notice(store, "told", check));
+  if (group.rank() == 2) {
+    store->wait({"told"});
+    group.barrier();
+    return;
+  }
+  std::future<void> other;
+  std::promise<void> waits; // its end is that of `other`
+  other = std::async(std::launch::async, [end = waits.get_future()] {
+    char call[HeartbeatPage::kActivitySize];
+    becomes_true([&] {
+      detail::heartbeat::copy_activity(call, sizeof(call));
+      return call == std::string("barrier");
+    });
+    const detail::heartbeat::Activity activity("another call");
+    end.wait();
+  });
+  group.barrier();
 }
 
 RANKS_TEST(

@@ -177,6 +177,31 @@ RANKS_TEST("a sharded state is loaded for groups that were added too") {
   }
 }
 
+RANKS_TEST("a parameter that is listed several times has one owner") {
+  for (const bool views : {false, true}) {
+    auto parameters = with_gradients({2, 4, 3});
+    parameters.push_back(parameters[1]);
+    Zero<torch::optim::SGD> optimizer(
+        parameters,
+        group,
+        torch::optim::SGDOptions(1.0).momentum(0.5),
+        ZeroRedundancyOptions().parameters_as_bucket_view(views));
+    optimizer.add_param_group(OptimizerParamGroup({parameters[2]}));
+    optimizer.step();
+    optimizer.step();
+    for (const auto& parameter : parameters) {
+      REQUIRE(parameter.equal(torch::full_like(parameter, -1.5)));
+    }
+    REQUIRE(optimizer.state().size() == 1);
+    const auto whole = optimizer.state_dict();
+    if (group.rank() == 0) { // as of an optimizer that is not sharded
+      REQUIRE(entry(whole, "state").toGenericDict().size() == 5);
+    }
+    optimizer.load_state_dict(optimizer.local_state_dict());
+    REQUIRE(optimizer.state().size() == 1);
+  }
+}
+
 // Parameters that a sharded optimizer makes views of its buckets.
 
 /// Parameters of several layouts, equal on all ranks.

@@ -25,6 +25,8 @@ HeartbeatPage own_page;
 std::atomic<HeartbeatPage*> current_page{&own_page};
 
 thread_local const Activity* innermost = nullptr;
+/// The text of this thread's activity, also if another thread has replaced it.
+thread_local char own_activity[HeartbeatPage::kActivitySize];
 
 HeartbeatPage& page() {
   return *current_page.load(std::memory_order_acquire);
@@ -63,6 +65,7 @@ Pages map(int descriptor) {
 
 /// Keeps the text of another thread that writes at the same time.
 void write_activity(std::string_view text) {
+  own_activity[text.copy(own_activity, sizeof(own_activity) - 1)] = '\0';
   auto& target = page();
   auto sequence = target.sequence.load(kRelaxed);
   if (sequence % 2 == 0 &&
@@ -167,6 +170,7 @@ Activity::~Activity() {
   SignalSafeBuffer text(memory, sizeof(memory));
   text.add("after ").add(name_);
   write_activity(text.view());
+  *own_activity = '\0';
 }
 
 const Activity& Activity::first() const noexcept {
@@ -210,6 +214,14 @@ void copy_caller(char* text, size_t size) noexcept {
     innermost->describe_caller(caller);
   }
   text[caller.view().size()] = '\0';
+}
+
+void copy_own_activity(char* text, size_t size) noexcept {
+  if (*own_activity == '\0') {
+    copy_activity(text, size);
+  } else {
+    text[std::string_view(own_activity).copy(text, size - 1)] = '\0';
+  }
 }
 
 int64_t last_step() noexcept {

@@ -80,6 +80,10 @@ int64_t last_step() noexcept;
 /// Copies the activity, null-terminated; `size` must be positive.
 void copy_activity(char* text, size_t size) noexcept;
 
+/// Copies the activity of this thread or, if it is in no call, of the process.
+/// Null-terminated, like `copy_activity`.
+void copy_own_activity(char* text, size_t size) noexcept;
+
 /// Copies the program's call on this thread if the current activity is nested
 /// in that call: "save_checkpoint("net.pt")"; otherwise an empty string.
 /// Null-terminated, like `copy_activity`.

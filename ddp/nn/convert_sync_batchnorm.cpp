@@ -9,12 +9,15 @@
 #include <torch/library.h>
 #include <torch/nn/modules/instancenorm.h>
 
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 
 namespace ddp {
 namespace {
+
+constexpr size_t kMostNamed = 3;
 
 using OptionalTensor = std::optional<at::Tensor>;
 
@@ -186,6 +189,7 @@ std::vector<std::string> convert_sync_batchnorm(
   DDP_CHECK_VALUE(net, "convert_sync_batchnorm: the module is null");
   const auto own = group.duplicate();
   std::vector<std::string> names;
+  std::vector<std::string> others;
   for (const auto& item : net->named_modules()) {
     const auto& module = item.value();
     if (convert<torch::nn::BatchNorm1dImpl>(module, own) ||
@@ -193,12 +197,18 @@ std::vector<std::string> convert_sync_batchnorm(
         convert<torch::nn::BatchNorm3dImpl>(module, own)) {
       names.push_back(item.key());
     } else if (looks_alike(*module)) {
-      TORCH_WARN(detail::format(
-          "convert_sync_batchnorm: {} ({}) has a buffer running_var, but is "
-          "not a LibTorch batch-norm: it is not synchronized.",
-          item.key(),
-          module->name()));
+      others.push_back(detail::format("{} ({})", item.key(), module->name()));
     }
+  }
+  if (!others.empty() && group.rank() == 0) {
+    const auto count = others.size();
+    others.resize(std::min(count, kMostNamed));
+    TORCH_WARN(detail::format(
+        "ddp: convert_sync_batchnorm synchronizes only LibTorch's batch-norms, "
+        "and not these modules, which have a buffer running_var: {}{}",
+        c10::Join(", ", others),
+        count > kMostNamed ? detail::format(" and {} more", count - kMostNamed)
+                           : ""));
   }
   return names;
 }

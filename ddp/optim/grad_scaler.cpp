@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <map>
+#include <unordered_set>
 
 namespace ddp {
 namespace {
@@ -75,13 +76,16 @@ at::Tensor values_of(const at::Tensor& gradient) {
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
 
-/// The gradients of each device and dtype.
+/// The gradients of each device and dtype, each once: tied weights may be
+/// listed several times.
 std::vector<std::vector<at::Tensor>> gradients_by_kind(
     const torch::optim::Optimizer& optimizer) {
   std::map<std::string, std::vector<at::Tensor>> kinds;
+  std::unordered_set<const c10::TensorImpl*> seen;
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined()) {
+      if (parameter.grad().defined() &&
+          seen.insert(parameter.unsafeGetTensorImpl()).second) {
         const auto values = values_of(parameter.grad());
         kinds[c10::str(values.device(), values.scalar_type())].push_back(
             values);

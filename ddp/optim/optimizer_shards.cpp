@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 namespace ddp::detail {
 namespace {
@@ -94,7 +95,7 @@ void OptimizerShards::assign(torch::optim::Optimizer& optimizer) {
 }
 
 /// Assigns the largest parameters first, each to the rank with the fewest
-/// elements.
+/// elements. A parameter that is listed several times has one owner.
 void OptimizerShards::assign_group(
     size_t group,
     torch::optim::Optimizer& optimizer) {
@@ -114,15 +115,27 @@ void OptimizerShards::assign_group(
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return parameters[a].numel() > parameters[b].numel();
   });
+  std::unordered_map<const c10::TensorImpl*, int64_t> owner_of;
+  for (size_t rank = 0; rank < parameters_.size(); ++rank) {
+    for (const auto& parameter : parameters_[rank]) {
+      owner_of[parameter.unsafeGetTensorImpl()] = static_cast<int64_t>(rank);
+    }
+  }
   std::vector<std::vector<at::Tensor>> added(parameters_.size());
   for (const size_t index : order) {
     const auto least = std::min_element(loads_.begin(), loads_.end());
-    const auto owner = least - loads_.begin();
-    *least += parameters[index].numel();
+    auto* const parameter = parameters[index].unsafeGetTensorImpl();
+    const auto [known_owner, is_new] =
+        owner_of.emplace(parameter, least - loads_.begin());
+    const auto owner = known_owner->second;
     owners[index] = owner;
+    if (!is_new) {
+      continue;
+    }
+    *least += parameters[index].numel();
     added[static_cast<size_t>(owner)].push_back(parameters[index]);
     if (owner != group_.rank()) {
-      optimizer.state().erase(parameters[index].unsafeGetTensorImpl());
+      optimizer.state().erase(parameter);
     }
   }
   for (size_t rank = 0; rank < added.size(); ++rank) {

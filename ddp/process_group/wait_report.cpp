@@ -151,7 +151,7 @@ std::string describe(const std::vector<Failure>& failures) {
 
 std::string own_call() {
   char memory[HeartbeatPage::kActivitySize];
-  heartbeat::copy_activity(memory, sizeof(memory));
+  heartbeat::copy_own_activity(memory, sizeof(memory));
   const std::string call = memory;
   if (call.rfind(kBufferBroadcast, 0) == 0) { // not the calls inside it
     return kBufferBroadcast;

@@ -13,7 +13,8 @@ std::string this_rank(const ProcessGroupImpl& group);
 /// failures are consequences.
 std::string describe(const std::vector<Failure>& failures);
 
-/// The activity of this process, named by the program's call.
+/// The activity of this thread, or else of this process, named by the program's
+/// call.
 std::string own_call();
 
 /// The name of the failed operation, preceded by the program's call or, in a

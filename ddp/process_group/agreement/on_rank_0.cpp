@@ -1,11 +1,11 @@
 #include <ddp/process_group/agreement/on_rank_0.h>
 
-#include <common/heartbeat_page.h>
 #include <common/poll_until.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
+#include <ddp/process_group/wait_report.h>
 #include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
 
@@ -20,13 +20,11 @@ constexpr std::chrono::milliseconds kArrivalInterval(20);
 /// for it.
 class Presence {
  public:
-  Presence(const char* operation, const ProcessGroup& group)
+  explicit Presence(const ProcessGroup& group)
       : group_(ProcessGroupImpl::of(group)) {
     if (group_.failure_store) {
-      char call[HeartbeatPage::kActivitySize];
-      heartbeat::copy_activity(call, sizeof(call));
       group_.failure_store->mark_waiting(
-          group_.scope, group_.launched, *call ? call : operation);
+          group_.scope, group_.launched, own_call());
     }
   }
   Presence(const Presence&) = delete;
@@ -138,7 +136,7 @@ void on_rank_0(
   const heartbeat::Activity activity(operation);
   std::string own_failure;
   if (group.rank() == 0) {
-    const Presence presence(operation, group);
+    const Presence presence(group);
     own_failure = failure_of(work);
   }
   throw_failures(operation, group, {group.broadcast(own_failure)});

@@ -105,8 +105,4 @@ void StoreGather::remove() {
   }
 }
 
-bool StoreGather::is_there() {
-  return store_->check({key_});
-}
-
 } // namespace ddp::detail

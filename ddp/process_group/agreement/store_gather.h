@@ -55,9 +55,6 @@ class StoreGather {
   /// Removes all keys.
   void remove();
 
-  /// Whether any rank has not yet read the verdict.
-  bool is_there();
-
  private:
   std::string count_key() const;
 

@@ -106,8 +106,8 @@ TORCH_MODULE(SyncBatchNorm3d);
 ///
 /// A `clone()` is not converted; convert the clone too. Unlike `SyncBatchNorm`,
 /// LibTorch's `forward` rejects a rank's batch of one value per channel, but it
-/// accepts an empty batch. A submodule of another class with a buffer
-/// `running_var` is not converted; a warning names it.
+/// accepts an empty batch. Submodules of other classes with a buffer
+/// `running_var` are not converted; a warning on rank 0 names some of them.
 ///
 /// All other modules use LibTorch's operator, at the cost of a lookup.
 DDP_API std::vector<std::string> convert_sync_batchnorm(
