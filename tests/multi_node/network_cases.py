@@ -21,7 +21,7 @@ def meets_and_restarts(nodes, count, *options):
     for host in hosts:
         nodes.start(host, *(options if host == 0 else []))
     nodes.wait_for_ranks(count, hosts, seconds=10)
-    nodes.require_said(f"store {nodes.hosts.address(0)}.", hosts[-1])
+    nodes.require_said(f"store {nodes.hosts.address(0)}:", hosts[-1])
     nodes.kill_rank(hosts[-1])
     nodes.wait_for_ranks(count, hosts, 1, 5)
     nodes.interrupt(hosts[-1], hosts)

@@ -21,7 +21,7 @@ WORKER = """
 trap 'echo "stopped ${EPOCHREALTIME/[^0-9]/}000."; kill $! 2>/dev/null; exit 143' TERM
 echo "rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE" \
      "node $GROUP_RANK of $GROUP_WORLD_SIZE restart" \
-     "$TORCHELASTIC_RESTART_COUNT store $MASTER_ADDR."
+     "$TORCHELASTIC_RESTART_COUNT store $MASTER_ADDR:$MASTER_PORT."
 sleep 1000 & wait
 """
 
@@ -103,19 +103,21 @@ class Nodes:
 
     def wait_for_ranks(self, world_size, hosts, restart=0, seconds=20,
                        after=None):
-        """Until these hosts run all ranks of a job of that size. The lengths
-        `after` end what is not considered."""
+        """Until these hosts run all ranks of a job of that size, which meet at
+        one place. The lengths `after` end what is not considered."""
         after = after or {}
         start = time.monotonic()
         pattern = re.compile(rf"rank (\d+) of {world_size} .* "
-                             rf"restart {restart} store")
+                             rf"restart {restart} store (\S+)\.")
 
-        def ranks():
-            return {int(rank) for host in hosts
-                    for rank in pattern.findall(
+        def places():
+            return {int(rank): place for host in hosts
+                    for rank, place in pattern.findall(
                         self.at[host].text()[after.get(host, 0):])}
-        self.wait(lambda: ranks() == set(range(world_size)),
+        self.wait(lambda: places().keys() == set(range(world_size)),
                   f"not all of {world_size} ranks run", seconds)
+        self.require(len(set(places().values())) == 1,
+                     f"the ranks are to meet at {places()}")
         print(f"{world_size} ranks run after {time.monotonic() - start:.2f} s",
               flush=True)
 

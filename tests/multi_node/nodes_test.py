@@ -38,7 +38,7 @@ def static_start(nodes):
         for local in range(count):
             nodes.require_said(
                 f"rank {first} of 7 local {local} of {count} node {host} of 4 "
-                "restart 0 store 10.9.0.1.", host)
+                "restart 0 store 10.9.0.1:", host)
             first += 1
     nodes.interrupt(1, range(4))
 
@@ -176,9 +176,8 @@ def elastic(nodes):
     nodes.wait_for_ranks(5, range(4))
     stay = (0, 1, 3)
     before = nodes.lengths(stay)
-    nodes.send(2, signal.SIGTERM)
+    nodes.leave(2, 5)
     nodes.wait_for_ranks(3, stay, after=before)
-    nodes.finish([2], 143, 5)
     before = nodes.lengths(stay)
     nodes.start(2, "--nproc-per-node=2")  # comes back
     nodes.wait_for_ranks(5, range(4), after=before)

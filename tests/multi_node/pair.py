@@ -4,7 +4,7 @@ import re
 import time
 
 from hosts import Hosts
-from nodes import Nodes, workers_on
+from nodes import Nodes
 
 A, B = 0, 1  # hosts; A serves the rendezvous
 SAID = re.compile(r"rank \d+ of (\d+) restart (\d+) meets at (\S+)\.")
@@ -45,10 +45,6 @@ class Again:
         self.least, self.most = least, most
 
 
-def time_text(seconds):
-    return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
-
-
 class Pair(Nodes):
     """With ddprun on both hosts."""
 
@@ -61,15 +57,14 @@ class Pair(Nodes):
         super().__init__(
             program, Hosts(2), f"--nnodes={nodes} --max-restarts={restarts} "
             f"--node-timeout={self.node_timeout}")
-        self.seen = ""
 
     def start(self, host, rank=FOREVER, **variables):
         super().start(host, script=rank, **variables)
 
-    def begin(self, a=FOREVER, b=FOREVER, **of_b):
+    def begin(self, a=FOREVER, b=FOREVER):
         """Starts both, and waits until their ranks run together."""
         self.start(A, a)
-        self.start(B, b, **of_b)
+        self.start(B, b)
         self.wait(lambda: all("2" in [size for size, *_ in self.starts(host)]
                               for host in (A, B)), "not both ranks run", 60)
 
@@ -106,31 +101,8 @@ class Pair(Nodes):
         all_over()
         ended = {host: self.at[host].ended_at - since for host in expected
                  if not self.at[host].running()}
-        self.seen = "; ".join(
-            f"{'AB'[host]} {self.describe(host, stopped, again, ended)}"
-            for host in expected) + self.describe_split()
-        print(self.seen, flush=True)
         for host, outcome in expected.items():
             self.check(host, outcome, stopped, again, ended)
-
-    def describe(self, host, stopped, again, ended):
-        texts = []
-        if host in again:
-            size, restart, _ = self.starts(host)[-1]
-            texts.append(f"runs again after {time_text(again[host])} (world "
-                         f"size {size}, restart {restart})")
-        elif host in stopped and host not in ended:
-            texts.append(f"stops its rank after {time_text(stopped[host])}")
-        if host in ended:
-            texts.append(f"ends after {time_text(ended[host])} with "
-                         f"{self.at[host].process.returncode}")
-        elif not again and host in stopped:
-            texts.append("waits for a node")
-        if not texts:
-            texts.append("goes on as before" if workers_on(self.hosts, host)
-                         else "waits without a rank")
-            texts[0] += f" ({self.patience} s)"
-        return ", then ".join(texts)
 
     def is_split(self):
         """Whether both ranks of one world are to meet at different places."""
@@ -138,11 +110,6 @@ class Pair(Nodes):
                 if self.at[host].running() and self.starts(host)]
         return (len(last) == 2 and last[0][0] == last[1][0] == "2" and
                 last[0][2] != last[1][2])
-
-    def describe_split(self):
-        return "" if not self.is_split() else (
-            "; A's rank is to meet at {}, B's at {}".format(
-                *(self.starts(host)[-1][2] for host in (A, B))))
 
     def check(self, host, outcome, stopped, again, ended):
         self.require(not self.is_split(), "two jobs have become of one")
@@ -165,8 +132,5 @@ class Pair(Nodes):
     def __exit__(self, *error):
         running = [host for host in self.at if self.at[host].running()]
         if running and error[0] is None:
-            self.end(running)
+            self.interrupt(running[0], running)
         super().__exit__(*error)
-
-    def end(self, running):
-        self.interrupt(running[0], running)
