@@ -16,41 +16,6 @@ void backward(UnevenNet& net, const ProcessGroup& group, int64_t step) {
   net.forward(batch(group, step, 7)).pow(2).mean().backward();
 }
 
-/// Trains two nets, one with the optimizer itself.
-template <typename Optimizer, typename Options>
-void check_bits(const ProcessGroup& group, const Options& options) {
-  for (const bool views : {false, true}) {
-    const auto plain = start_net();
-    const auto sharded = start_net();
-    Reducer plain_reducer(plain, group);
-    Reducer reducer(sharded, group);
-    Optimizer expected(plain->parameters(), options);
-    Zero<Optimizer> optimizer(
-        sharded->parameters(),
-        group,
-        options,
-        ZeroRedundancyOptions().parameters_as_bucket_view(views));
-    torch::optim::StepLR plain_schedule(expected, 2, 0.5);
-    torch::optim::StepLR schedule(optimizer, 2, 0.5);
-    for (int64_t step = 0; step < 5; ++step) {
-      backward(*plain, group, step);
-      backward(*sharded, group, step);
-      expected.step();
-      optimizer.step();
-      plain_schedule.step();
-      schedule.step();
-    }
-    REQUIRE(same_parameters(*sharded, *plain));
-    const auto own =
-        torch::tensor({static_cast<int64_t>(optimizer.state().size())});
-    auto all = own.clone();
-    group.all_reduce(all);
-    REQUIRE(
-        all.item<int64_t>() == static_cast<int64_t>(expected.state().size()));
-    REQUIRE(own.item<int64_t>() < all.item<int64_t>());
-  }
-}
-
 int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
   int64_t bytes = 0;
   for (const auto& item : optimizer.state()) {
