@@ -14,7 +14,6 @@ import sys
 import tempfile
 import textwrap
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "toolkit"))
 from any_yaml import yaml
 
 FENCE = re.compile(r"^( *)```(\w*)(.*)\n((?:.*\n)*?) *```$", re.M)
