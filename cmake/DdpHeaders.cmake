@@ -10,10 +10,12 @@ function(ddp_find_header variable header package)
   endif()
 endfunction()
 
-ddp_find_header(DDP_GLOO_INCLUDE_DIR gloo/transport/device.h libgloo-dev)
 ddp_find_header(DDP_JSON_INCLUDE_DIR nlohmann/json.hpp nlohmann-json3-dev)
-ddp_find_header(DDP_XXHASH_INCLUDE_DIR xxhash.h libxxhash-dev)
-ddp_find_header(DDP_CLI11_INCLUDE_DIR CLI/CLI.hpp libcli11-dev)
+if(NOT DDP_LAUNCHER_ONLY) # ddprun needs no other
+  ddp_find_header(DDP_GLOO_INCLUDE_DIR gloo/transport/device.h libgloo-dev)
+  ddp_find_header(DDP_XXHASH_INCLUDE_DIR xxhash.h libxxhash-dev)
+  ddp_find_header(DDP_CLI11_INCLUDE_DIR CLI/CLI.hpp libcli11-dev)
+endif()
 
 # Only gloo's headers: LibTorch carries and exports gloo itself, and a second
 # one beside it would mix the two.

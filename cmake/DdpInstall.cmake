@@ -51,6 +51,9 @@ install(FILES ${_completions}/ddprun
 install(FILES ${_completions}/_ddprun
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT programs)
 
+install(FILES LICENSE packaging/THIRD_PARTY_NOTICES
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ddp)
+
 set(_folder "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/ddp")
 install(CODE "
   file(MAKE_DIRECTORY \"${_folder}\")

@@ -54,10 +54,9 @@ function(ddp_package component package section depends summary)
 Data-parallel training for programs written against LibTorch, the C++ library
 of PyTorch. Built for LibTorch ${_torch}, which is not part of this package:
 <libdir>/ddp/torch may be a link to it." PARENT_SCOPE)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
-  install(FILES ${PROJECT_BINARY_DIR}/changelog.gz
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
+  install(FILES ${PROJECT_BINARY_DIR}/copyright ${PROJECT_BINARY_DIR}/changelog.gz
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component}
+    EXCLUDE_FROM_ALL)
 endfunction()
 
 # What is in Debian's control archive of a library: ddp_control(<component>
@@ -82,6 +81,9 @@ file(WRITE ${PROJECT_BINARY_DIR}/changelog
  -- ${_contact}  ${_date}
 ")
 execute_process(COMMAND gzip -9nf ${PROJECT_BINARY_DIR}/changelog)
+file(READ LICENSE _license)
+file(READ packaging/THIRD_PARTY_NOTICES _notices)
+file(WRITE ${PROJECT_BINARY_DIR}/copyright "${_license}\n${_notices}")
 
 ddp_package(library ${_library} libs "" "data-parallel training for LibTorch")
 ddp_control(library libddp ${_library})

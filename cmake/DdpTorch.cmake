@@ -1,6 +1,6 @@
 # Finds LibTorch's folder and refuses what ddp cannot use. Sets DDP_TORCH_PREFIX,
 # DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether programs are linked with CUDA),
-# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (if it is the wheel's),
+# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (the wheel's, if it has one),
 # DDP_CXX_STANDARD and DDP_BACKENDS. The build and the installed package include
 # it; DDP_TORCH_HINT is where the latter looks besides.
 
@@ -111,14 +111,15 @@ else()
     endforeach()
   endforeach()
   list(REMOVE_DUPLICATES DDP_CUDA_INCLUDE_DIRS)
-  set(_ddp_cudart CUDA::cudart)
-  if(NOT TARGET CUDA::cudart)
-    file(GLOB _ddp_cudart "${_ddp_wheels}/*/lib/libcudart.so.${_ddp_cuda_major}")
-    if(_ddp_cudart)
-      cmake_path(GET _ddp_cudart PARENT_PATH DDP_CUDART_FOLDER)
-    else()
-      list(APPEND _ddp_missing "libcudart.so.${_ddp_cuda_major}")
-    endif()
+  # The machine that runs the programs may have the wheel's cudart alone.
+  file(GLOB _ddp_cudart "${_ddp_wheels}/*/lib/libcudart.so.${_ddp_cuda_major}")
+  if(_ddp_cudart)
+    cmake_path(GET _ddp_cudart PARENT_PATH DDP_CUDART_FOLDER)
+  endif()
+  if(TARGET CUDA::cudart)
+    set(_ddp_cudart CUDA::cudart)
+  elseif(NOT _ddp_cudart)
+    list(APPEND _ddp_missing "libcudart.so.${_ddp_cuda_major}")
   endif()
   list(JOIN _ddp_missing ", " _ddp_missing)
   if(NOT CUDAToolkit_VERSION)

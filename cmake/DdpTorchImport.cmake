@@ -2,9 +2,9 @@
 # found.
 #
 # LibTorch's own TorchConfig.cmake stops with an error where a CUDA build of
-# LibTorch meets a machine without a CUDA toolkit, or with another one. These
-# targets are torch_cpu and c10 alone there, which is all that training on CPUs
-# needs.
+# LibTorch meets a machine without a CUDA toolkit, with another one, or with
+# parts of one. Without one that fits, these targets are torch_cpu and c10 alone,
+# which is all that training on CPUs needs.
 if(TARGET ddp::torch)
   return()
 endif()

@@ -125,12 +125,13 @@ std::string find_helper(const std::string& name) {
       return each;
     }
   }
+  const std::string remedy = name == "ddprun-etcd"
+      ? "build ddp where libcurl is installed (Debian: libcurl4-openssl-dev)"
+      : "reinstall ddp";
   throw LaunchError(
       kExitInternal,
-      name + " is neither in " + folder.string() +
-          " nor in " DDP_HELPERS
-          ": reinstall ddp, or keep the two programs "
-          "together");
+      name + " is neither in " + folder.string() + " nor in " DDP_HELPERS ": " +
+          remedy + ", or keep the two programs together");
 }
 
 std::string describe_helper_end(int wait_status) {

@@ -19,6 +19,7 @@ class Ddp(CMakePackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")
     depends_on("cli11", type="build")
+    depends_on("curl")
     depends_on("gloo", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("xxhash", type="build")

@@ -1,6 +1,6 @@
 # An overlay port of this checkout, for the LibTorch that Torch_DIR names:
 #   Torch_DIR=... VCPKG_KEEP_ENV_VARS=Torch_DIR \
-#     vcpkg install ddp --overlay-ports=packaging/vcpkg
+#     vcpkg install ddp:x64-linux-dynamic --overlay-ports=packaging/vcpkg
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"
@@ -14,4 +14,5 @@ vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME ddp CONFIG_PATH lib/cmake/ddp)
 file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include"
   "${CURRENT_PACKAGES_DIR}/debug/share")
-vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")
+vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE"
+  "${SOURCE_PATH}/packaging/THIRD_PARTY_NOTICES")

@@ -43,12 +43,21 @@ grep -q 'CMAKE_INSTALL_LIBDIR must be below' "$work/apart.txt"
 CC=${mpicc:-cc} CXX=${mpicc:+mpi}c++ cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
   -DDDP_BUILD_TESTS=OFF -DDDP_BUILD_EXAMPLES=OFF -DDDP_BUILD_BENCH=OFF \
   -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/p/lib \
-  -DCMAKE_INSTALL_LIBEXECDIR=lib
+  -DCMAKE_INSTALL_LIBEXECDIR=lib -DCMAKE_INSTALL_BINDIR=tools/bin
 grep -q '/ddp-checkpoint.dir/all: CMakeFiles/ddp.dir/all' \
   "$work/make/CMakeFiles/Makefile2" ||
   { echo 'Make may link ddp-checkpoint before it has the library'; exit 1; }
 grep -qxF 'libdir=${prefix}/lib' "$work/make/ddp.pc" ||
   { echo 'ddp.pc joins the prefix and an absolute folder'; exit 1; }
-grep -qF 'DDP_HELPERS=\"../lib/ddp\"' \
+grep -qF 'DDP_HELPERS=\"../../lib/ddp\"' \
   "$work/make/launcher/CMakeFiles/ddprun_core.dir/flags.make" ||
   { echo 'ddprun looks for its helpers in another folder'; exit 1; }
+grep -qF 'NEW_RPATH "\$ORIGIN/../../lib:' "$work/make/cmake_install.cmake" ||
+  { echo 'installed programs look for libraries in another folder'; exit 1; }
+
+if cmake -S "$checkout" -B "$work/multi" -G 'Ninja Multi-Config' \
+  -DTorch_DIR="$torch" 2>"$work/multi.txt"; then
+  echo 'tests for several configurations, which cannot be built'
+  exit 1
+fi
+grep -q 'DDP_BUILD_TESTS=OFF' "$work/multi.txt"

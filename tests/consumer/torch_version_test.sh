@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An installed ddp takes the minor version of LibTorch that it was built
-# against, with LibTorch's own targets and flags, and refuses in one line what it
-# cannot use. Nothing is built: LibTorch is a folder with a version.
+# against, with LibTorch's own targets and flags unless it has CUDA, and refuses
+# in one line what it cannot use. Nothing is built: LibTorch is a folder with a
+# version.
 # Usage: torch_version_test.sh SOURCE_FOLDER
 set -euo pipefail
 source=$1
@@ -134,6 +135,20 @@ make_torch 2.11.0
 make_package ON
 refuses 'a LibTorch without CUDA' 'was built with CUDA' 'has none' \
   'build and install ddp against this one'
+
+# LibTorch's own package would look for parts of a toolkit that ddp does not use.
+toolkit=$work/toolkit
+mkdir -p "$toolkit"/{bin,lib64,include/{crt,nv}}
+touch "$toolkit"/{lib64/libcudart.so,include/{crt/host_defines.h,nv/target}} \
+  "$toolkit/include"/{cuda_runtime,cublas_v2,cublasLt,cusolverDn,cusparse,nccl}.h
+printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' \
+  >"$toolkit/bin/nvcc"
+chmod +x "$toolkit/bin/nvcc"
+echo libcudart.so.13 >"$torch/lib/libc10_cuda.so"
+configure -DTorch_DIR="$torch/share/cmake/Torch" \
+  -DCUDAToolkit_ROOT="$toolkit" || fail 'a toolkit without NVTX was refused'
+says 'targets: ddp::torch_cpu;' 'libtorch_cuda.so;' ';CUDA::cudart' \
+  'of the project: ddp::torch'
 
 make_torch 2.8.0
 rm -rf -- "$work/build"

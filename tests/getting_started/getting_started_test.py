@@ -57,14 +57,12 @@ def script_of(found, checkout, folder, torch_dir):
                       text, "unset Torch_DIR", f"cd '{folder}'"]
         elif title in RUNS:
             text = text.replace("29531", free_port())
-            tool = "mpirun" if title == "mpirun" else "true"
+            tool = title if title in ("torchrun", "mpirun") else "true"
             lines.append(f"if command -v {tool} >/dev/null; then\n"
-                         f"rm -f model.safetensors\n(\n{text}) >{title}.txt\n"
+                         f"rm -f model.safetensors\n{{\n{text}}} >{title}.txt\n"
                          f"cat {title}.txt\ntest -s model.safetensors\nfi")
         else:
             lines.append(text)
-        if title == "ddprun":
-            lines.append("if ! command -v torchrun; then exit 0; fi")
     return "\n".join(lines)
 
 

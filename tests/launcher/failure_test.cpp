@@ -173,6 +173,21 @@ TEST_CASE("a helper that lacks a library is told with a remedy", "[failure]") {
       words("--nnodes 2 --rdzv-backend etcd --rdzv-endpoint 127.0.0.1:29400"));
 }
 
+TEST_CASE("a ddprun that was built without libcurl says so", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string ddprun = folder / "ddprun";
+  std::filesystem::copy_file(DDPRUN_PATH, ddprun);
+  write_program(folder / "ddprun-store", "exit 1");
+  auto line = words(
+      "--nnodes 2 --rdzv-backend etcd --rdzv-endpoint 127.0.0.1:29400 true");
+  line.insert(line.begin(), ddprun);
+  const auto outcome = run(Command{line, {}}, kLong);
+  CHECK(outcome.exit_code == 125);
+  CHECK_THAT(
+      outcome.output,
+      Has("ddprun-etcd is neither in ", " libcurl4-openssl-dev)"));
+}
+
 TEST_CASE("a helper that is always killed is given up", "[failure]") {
   const TemporaryFolder folder;
   const std::string ddprun = folder / "ddprun";

@@ -22,6 +22,8 @@ for file in bash-completion/completions/ddprun doc/ddprun/copyright \
   zsh/vendor-completions/_ddprun; do
   [[ -e $work/deb/usr/share/$file ]] || fail "ddprun has no $file"
 done
+grep -q 'Niels Lohmann' "$work/deb/usr/share/doc/ddprun/copyright" ||
+  fail 'there is no notice of the code of others'
 if command -v help2man >/dev/null; then
   for name in ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline; do
     zcat "$work/deb/usr/share/man/man1/$name.1.gz" | grep -q '^.TH' ||

@@ -18,8 +18,9 @@ OPTIONS = re.compile(r'(?:-D|"|define[.])(DDP_[A-Z_]+|Torch_DIR)\b')
 
 def check_portfile(source, name):
     portfile = source / "packaging/vcpkg/portfile.cmake"
-    # vcpkg looks for <folder>/vcpkg.json, or for <folder>/<name>/vcpkg.json.
-    (ports,) = re.findall(r"--overlay-ports=(\S+)", portfile.read_text())
+    # vcpkg looks for <folder>/vcpkg.json, or for <folder>/<name>/vcpkg.json. Its
+    # default libraries on Linux are static, which the port does not support.
+    (ports,) = re.findall(r"-dynamic --overlay-ports=(\S+)", portfile.read_text())
     if portfile.parent not in (source / ports, source / ports / name):
         sys.exit(f"{portfile}: there is no port {name} in {ports}")
     helpers = ("vcpkg_cmake_configure", "vcpkg_cmake_install",
@@ -91,6 +92,9 @@ def main():
     wrong = {name: each for name, each in versions.items() if each != version}
     if wrong:
         sys.exit(f"ddp is {version}, and the recipes are of {wrong}")
+    for path in ("conda/recipe.yaml", "spack/package.py", "vcpkg/vcpkg.json"):
+        if "curl" not in (folder / path).read_text():
+            sys.exit(f"{folder / path}: without libcurl, ddprun knows no etcd")
     check_portfile(source, port["name"])
     check_options(source)
 

@@ -34,6 +34,10 @@ for platform in musllinux_1_2_x86_64 manylinux_2_36_aarch64; do
     fail "pip does not say that $platform is not supported"
 done
 "${pip[@]}" install --no-index "$wheel"
+for file in LICENSE THIRD_PARTY_NOTICES; do
+  compgen -G "$work/venv/lib/python3*/site-packages/ddprun-*/licenses/$file" \
+    >/dev/null || fail "the wheel has no $file"
+done
 run() { # ARGUMENT...
   PATH=$work/venv/bin:/usr/bin:/bin OMP_NUM_THREADS=1 \
     timeout 120 "$work/venv/bin/ddprun" "$@" >"$work/log" 2>&1

@@ -38,6 +38,7 @@ include("$source/cmake/DdpTorchImport.cmake")
 get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)
 get_target_property(includes ddp::torch INTERFACE_INCLUDE_DIRECTORIES)
 message(STATUS "found: \${DDP_BACKENDS}; \${libraries}; \${includes}")
+message(STATUS "beside LibTorch: \${DDP_CUDART_FOLDER}")
 EOF
 
 expect() { # WHAT TEXT...
@@ -58,6 +59,11 @@ expect() { # WHAT TEXT...
 expect 'the wheel has what the toolkit lacks' 'nccl (CUDA 13.0.88)' \
   "$wheels/cu13/lib/libcudart.so.13" "$wheels/cu13/include" "$toolkit/include" \
   "$toolkit/include/cccl"
+mkdir "$toolkit/lib64"
+touch "$toolkit/lib64/libcudart.so" "$toolkit/include/cuda_runtime.h"
+expect 'what is built with a toolkit also looks for the cudart of the wheel' \
+  ';CUDA::cudart;' "beside LibTorch: $wheels/cu13/lib"
+rm -r -- "$toolkit"/{lib64,include/cuda_runtime.h}
 rm -- "$wheels"/cu13/{include/cus*.h,lib/libcudart.so.13} \
   "$toolkit/include/cccl/nv/target"
 expect 'what is missing is named' \
