@@ -85,7 +85,9 @@ void Agent::take_commands() {
       is_withdrawn = true;
     } else if (runs && command.kind == Command::Kind::kStop) {
       detail_ = supervisor_->stopping() ? detail_ : reason_to_stop(command);
-      if (!begin_pause(Clock::now())) {
+      if (rendezvous_.membership().hangs) {
+        send(supervisor_->hang(Clock::now()));
+      } else if (!begin_pause(Clock::now())) {
         send(supervisor_->stop_with_others(Clock::now()));
       }
     } else if (runs) {
@@ -109,7 +111,7 @@ void Agent::give_up_start() {
 
 std::string Agent::reason_to_stop(const Command& command) const {
   const Membership& log = rendezvous_.membership();
-  return log.cause == Membership::Cause::kFailure
+  return log.cause == Membership::Cause::kFailure && !log.hangs
       ? name_of_node(log.failure->node) + ": " + log.failure->text
       : command.text;
 }
@@ -190,13 +192,13 @@ void Agent::run_planned(int index) {
 }
 
 // Reports a failure immediately, again until its cause is known, and once all
-// ranks have ended.
+// ranks have ended. The log already has a hang.
 void Agent::tell_others() {
   const StopReason reason = supervisor_->reason();
   const bool is_told =
       told_ && (supervisor_->running() || reason == StopReason::kNotExecuted);
   if (is_told || paused_ || reason == StopReason::kNone ||
-      reason == StopReason::kSignal) {
+      reason == StopReason::kSignal || reason == StopReason::kHang) {
     return;
   }
   JobReport report = make_attempt_report();
@@ -294,8 +296,9 @@ int Agent::conclude(const Command& exit) {
     report.detail = job_.start_error->what();
     return tell_end(std::move(report));
   }
+  const bool hangs = log.hangs && report.reason == StopReason::kHang;
   const bool own_failure =
-      failure && failure->node == rendezvous_.machine().self().id;
+      failure && (hangs || failure->node == rendezvous_.machine().self().id);
   if (own_failure && report.reason == StopReason::kOtherNode) {
     blame_own_rank(&report);
   } else if (exit.code == 0) {
@@ -311,6 +314,10 @@ int Agent::conclude(const Command& exit) {
   } else if (failure && !own_failure) {
     report.reason = StopReason::kOtherNode;
     report.detail = name_of_node(failure->node) + ": " + failure->text;
+  }
+  if (report.reason == StopReason::kOtherNode) { // no rank of this node
+    report.root.reset();
+    report.blame.reset();
   }
   if (job_.options.nodes.several()) {
     report.nodes = log.plan.nodes;

@@ -78,13 +78,12 @@ void Agent::watch_ranks(Time now) {
     }
   }
   progress_.see(beats, now);
-  if (progress_.hangs(job_.options.hang_timeout, now)) {
-    detail_ = "no progress for " + describe_time(job_.options.hang_timeout) +
-        " (--hang-timeout)";
-    send(supervisor_->hang(now));
-    return;
-  }
-  if (gone.empty() || told_waits_) {
+  const auto timeout = job_.options.hang_timeout;
+  rendezvous_.machine().ranks_quiet(
+      progress_.hangs(timeout, now),
+      "no progress for " + describe_time(timeout) + " (--hang-timeout)");
+  take_commands(); // to end a job that hangs
+  if (supervisor_->stopping() || gone.empty() || told_waits_) {
     return;
   }
   // Ranks may wait for a rank that has left, until their timeout.

@@ -95,6 +95,53 @@ TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
   require_end(job, 3);
 }
 
+TEST_CASE("A job hangs only if all nodes are quiet at one time", "[unit]") {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    RunningJob job(settings(3, 3), 3, seed);
+    const auto watch = [&](const std::string& quiet) {
+      for (int time = 0; time < 10; ++time) {
+        for (int i = 0; i < 3; ++i) {
+          job.node(i).machine->ranks_quiet(
+              quiet.find(std::to_string(i)) != std::string::npos, "hangs");
+        }
+        job.run_for(seconds(1));
+      }
+    };
+    for (const char* quiet : {"01", "2", "12", "01"}) {
+      watch(quiet);
+      REQUIRE_RUNNING(job, "012");
+    }
+    job.finish_ranks(2);
+    watch("0"); // node 1 waited for node 2
+    REQUIRE_RUNNING(job, "01");
+    watch("01");
+    REQUIRE_FALSE(job.run_for(seconds(60)));
+    REQUIRE_RUNNING(job, "");
+    for (int i = 0; i < 3; ++i) {
+      REQUIRE(job.node(i).exit_code == 124);
+      REQUIRE(job.node(i).machine->membership().hangs);
+    }
+  }
+}
+
+TEST_CASE("A hang is over once the ranks are started again", "[unit]") {
+  RunningJob job(settings(2, 2, 1), 2);
+  const auto& first = *job.node(0).machine;
+  for (int looks = 0; looks < 100 && !first.membership().hangs; ++looks) {
+    for (int i = 0; i < 2; ++i) {
+      job.node(i).machine->ranks_quiet(true, "hangs");
+    }
+    job.run_for(milliseconds(100));
+  }
+  REQUIRE(first.membership().hangs);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "01");
+  REQUIRE(first.membership().plan.restarts == 1);
+  REQUIRE_FALSE(first.membership().hangs);
+  REQUIRE_FALSE(first.membership().is_quiet("id1"));
+}
+
 TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
   RunningJob job(settings(3, 3), 3);
   job.finish_ranks(0);

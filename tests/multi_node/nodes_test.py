@@ -79,6 +79,28 @@ def slow_death(nodes):
     nodes.finish(range(2), 139, 5)
     nodes.require_said("rank 1 (pid", 0, 1)
     nodes.require_said("signal 11", 0, 1)
+    roots = [nodes.report(host)["root"] for host in range(2)]
+    nodes.require(roots == [None, 1], f"the reports blame ranks {roots}")
+
+
+@on_hosts(2, "--nnodes=2 --hang-timeout=2")
+def hang(nodes):
+    """A node whose rank is silent goes on while the other's rank moves; when
+    both are silent, each node ends with the stack of its rank."""
+    worker = f"{os.path.dirname(sys.argv[2])}/../launcher/launcher_test_worker"
+    all_steps = (5, 250)  # of 20 ms
+    for host, steps in enumerate(all_steps):
+        nodes.start(host, words=[worker, "beat", "1", str(steps)])
+    nodes.finish(range(2), 124, 40)
+    for host, steps in enumerate(all_steps):
+        nodes.require_said("no progress for 2.0 s (--hang-timeout); all ranks "
+                           f"were ended\n  rank {host} (pid ", host)
+        report = nodes.report(host)
+        rank = report["ranks"][0]
+        nodes.require(report["outcome"] == "timeout" and
+                      rank["step"] == steps and
+                      "net::forward()" in str(rank["stack"]),
+                      f"report of n{host}: {report}")
 
 
 @on_hosts(3, "--nnodes=3 --max-restarts=2")

@@ -118,7 +118,7 @@ bool is_valid(const Plan& plan) {
 
 bool is_valid(const Entry& entry) {
   using Type = Entry::Type;
-  const auto last = static_cast<int>(Type::kEnd);
+  const auto last = static_cast<int>(Type::kMoves);
   return is_in(static_cast<int>(entry.type), 0, last) && is_id(entry.from) &&
       is_in(entry.epoch, 0, kMostEpochs) &&
       (entry.about.empty() || is_id(entry.about)) &&

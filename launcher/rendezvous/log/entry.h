@@ -62,6 +62,8 @@ struct Entry {
     kFinished, // all ranks of a node exited with 0
     kReRendezvous, // the leader ends the epoch so that nodes can join
     kEnd, // the job ends
+    kQuiet, // no rank of a node makes progress
+    kMoves, // a rank of such a node makes progress again
   };
 
   Type type = Type::kJoin;
@@ -73,7 +75,7 @@ struct Entry {
   std::string about; // kLost: the lost node's id
   std::string address; // kStart
   int port = 0; // kStart
-  int code = 0; // kFailed, kEnd: ddprun's exit code
+  int code = 0; // kFailed, kEnd, kQuiet: ddprun's exit code
   bool is_consequence = false; // kFailed: a consequence of another failure
   std::string text; // the reason, for messages
 };

@@ -110,6 +110,7 @@ void Membership::go_on(const Entry& entry) {
       break;
     case Entry::Type::kFinished:
       finished.insert(entry.from);
+      still_quiet_.clear(); // the others may have waited for these ranks
       [[fallthrough]];
     case Entry::Type::kStopped:
       busy_.erase(entry.from);
@@ -119,6 +120,15 @@ void Membership::go_on(const Entry& entry) {
       if (entry.from == leader()) {
         stop(Cause::kNodes, entry.text);
       }
+      break;
+    case Entry::Type::kQuiet:
+      if (phase == Phase::kRunning) {
+        add_quiet(entry);
+      }
+      break;
+    case Entry::Type::kMoves:
+      quiet_.erase(entry.from);
+      still_quiet_.clear();
       break;
     default:
       break;
@@ -172,7 +182,10 @@ void Membership::start_epoch(const Entry& entry) {
   cause = Cause::kNone;
   cause_text.clear();
   failure.reset();
+  hangs = false;
   finished.clear();
+  quiet_.clear();
+  still_quiet_.clear();
 }
 
 void Membership::add_failure(const Entry& entry) {
@@ -182,6 +195,21 @@ void Membership::add_failure(const Entry& entry) {
     failure = {entry.from, entry.code, entry.is_consequence, entry.text};
   }
   stop(Cause::kFailure, entry.text);
+}
+
+// While entries are on their way, ranks may make progress again. The job hangs
+// if each node says that its ranks do not after it has read this of all nodes.
+void Membership::add_quiet(const Entry& entry) {
+  (are_all_in(quiet_) ? still_quiet_ : quiet_).insert(entry.from);
+  if (are_all_in(still_quiet_)) {
+    hangs = true;
+    add_failure(entry);
+  }
+}
+
+// Whether all nodes whose ranks have yet to end are among these.
+bool Membership::are_all_in(const std::set<std::string>& ids) const {
+  return std::includes(ids.begin(), ids.end(), busy_.begin(), busy_.end());
 }
 
 // The first cause counts, except that the end of the job replaces any other

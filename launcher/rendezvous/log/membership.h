@@ -62,6 +62,15 @@ class Membership {
   }
   /// The nodes whose ranks have yet to stop.
   std::vector<NodeInfo> awaited() const;
+  /// Whether the log says that this node's ranks make no progress.
+  bool is_quiet(const std::string& id) const {
+    return quiet_.count(id) != 0;
+  }
+  /// Whether this node, if its ranks make no progress, must write so: each node
+  /// does, and again once all nodes have.
+  bool awaits_quiet(const std::string& id) const {
+    return (are_all_in(quiet_) ? still_quiet_ : quiet_).count(id) == 0;
+  }
 
   Phase phase = Phase::kGathering;
   /// The nodes in the order of joining, without those that left or were lost.
@@ -82,6 +91,8 @@ class Membership {
   bool is_urgent = false;
   /// The epoch's first failure that is not a consequence of another failure.
   std::optional<Failure> failure;
+  /// Whether that failure is that no rank of any node makes progress.
+  bool hangs = false;
   /// Nodes of the epoch whose ranks all exited with 0.
   std::set<std::string> finished;
   /// Nodes that left voluntarily.
@@ -100,6 +111,8 @@ class Membership {
   void remove(const std::string& id, const std::string& why);
   void start_epoch(const Entry& entry);
   void add_failure(const Entry& entry);
+  void add_quiet(const Entry& entry);
+  bool are_all_in(const std::set<std::string>& ids) const;
   void stop(Cause why, const std::string& text);
   void end(const Entry& entry);
   void conclude_epoch();
@@ -108,6 +121,8 @@ class Membership {
   std::set<std::string> ready_; // nodes that have read the last plan
   std::set<std::string> enders_;
   std::set<std::string> busy_; // nodes whose ranks have yet to end
+  std::set<std::string> quiet_; // nodes whose ranks make no progress
+  std::set<std::string> still_quiet_; // also since all were
   std::set<std::string> lost_; // nodes lost in this log
 };
 

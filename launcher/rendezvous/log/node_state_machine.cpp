@@ -217,6 +217,19 @@ void NodeStateMachine::rank_failed(
   tick(now);
 }
 
+void NodeStateMachine::ranks_quiet(bool are_quiet, const std::string& text) {
+  if (ranks_ != Ranks::kRunning || unread_ > 0) {
+    return; // its last entry counts once it is read
+  }
+  if (are_quiet && log_.awaits_quiet(self_.id)) {
+    Entry& entry = post(Type::kQuiet);
+    entry.code = kExitTimeout;
+    entry.text = text;
+  } else if (!are_quiet && log_.is_quiet(self_.id)) {
+    post(Type::kMoves);
+  }
+}
+
 void NodeStateMachine::ranks_ended(bool succeeded, Time now) {
   ranks_ = Ranks::kNone;
   if (succeeded && is_connected() && log_.phase == Phase::kRunning) {

@@ -92,6 +92,10 @@ class NodeStateMachine {
       bool is_consequence,
       const std::string& text,
       Time now);
+  /// Whether no rank of this node makes progress, and the reason to end the job
+  /// if this is so on all nodes. Call this regularly: the entries depend on
+  /// those of other nodes.
+  void ranks_quiet(bool are_quiet, const std::string& text);
   /// All ranks of this node have ended.
   void ranks_ended(bool succeeded, Time now);
   /// This node must leave the job.
