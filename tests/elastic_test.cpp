@@ -148,15 +148,17 @@ TEST_CASE("ranks go on without one that died or hangs") {
   }
 }
 
-TEST_CASE("a record of DDP_DEBUG is that of the new rank") {
+TEST_CASE("with DDP_DEBUG=detail, too, ranks go on, each with a new record") {
   ElasticJob job(
       3,
       [] {
-        int calls = 0;
-        elastic([&](ElasticRun& run) {
+        elastic([](ElasticRun& run) {
           const auto& group = run.group();
-          if (sum(++calls, group) == 2) { // both are new
+          if (group.size() == 3) {
             say("trains.");
+            if (group.rank() == 1) { // it hangs
+              raise(SIGSTOP);
+            }
             for (;;) {
               group.barrier();
               run.step();
@@ -178,17 +180,48 @@ TEST_CASE("a record of DDP_DEBUG is that of the new rank") {
   }
   const TemporaryFolder folder;
   const Environment debug{
-      {"DDP_DEBUG", "info"}, {"DDP_DEBUG_FOLDER", folder.path()}};
-  job.start(0, 2, debug);
-  job.start(1, 2, debug);
+      {"DDP_DEBUG", "detail"}, {"DDP_DEBUG_FOLDER", folder.path()}};
+  for (int rank = 0; rank < 3; ++rank) {
+    job.start(rank, 3, debug);
+  }
   REQUIRE(job.process(1).wait_for("trains.", kLong));
-  job.process(0).signal(SIGKILL);
-  job.page(1).step_patience = 100;
-  job.ask({1});
-  job.wait_for_pause({1});
-  job.start(1, 2, debug);
-  job.go_on(1, 0, 2);
-  job.require_end({1, 2}, "ends.");
+  job.page(0).step_patience = job.page(2).step_patience = 100;
+  job.ask({0, 2});
+  job.wait_for_pause({0, 2});
+  job.process(1).signal(SIGKILL);
+  job.go_on(0, 0, 2);
+  job.go_on(2, 1, 2);
+  job.require_end({0, 2}, "ends.");
+}
+
+TEST_CASE("a signal while the nodes change stops the training after it") {
+  ElasticJob job(
+      3,
+      [] {
+        elastic([&](ElasticRun& run) {
+          StopSignal stop(run.group(), {SIGUSR1});
+          say("trains.");
+          while (!stop.requested()) {
+            run.step();
+          }
+          say("stopped.");
+        });
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    job.start(rank, 3);
+  }
+  REQUIRE(job.process(0).wait_for("trains.", kLong));
+  job.ask({0, 1, 2});
+  job.wait_for_pause({0, 1, 2});
+  job.process(1).signal(SIGUSR1);
+  for (const int each : {0, 1, 2}) {
+    job.go_on(each, each, 3);
+  }
+  job.require_end({0, 1, 2}, "stopped.");
 }
 
 TEST_CASE("a change in place after a commit was loaded is not committed") {

@@ -1,7 +1,11 @@
 #include <tests/support/catch.h>
 
+#include <common/elastic_page.h>
+#include <ddp/failure/elastic_pause.h>
 #include <ddp/reducer/core/unused_agreement.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <future>
 
 namespace ddp::test::unused_agreement_test {
 
@@ -93,6 +97,37 @@ TEST_CASE("a rank 0 that has ended its step had no unused parameters") {
       c10::make_intrusive<EndedStore>(), 2, std::chrono::seconds(10), true);
   rank.add_to_counter(1);
   CHECK_FALSE(rank.concerns_all());
+}
+
+/// A store whose host may be lost, which no connection reports.
+class LostStore : public c10d::HashStore {
+ public:
+  int64_t add(const std::string& key, int64_t value) override {
+    if (lost) {
+      const auto own = back;
+      own.wait();
+    }
+    return c10d::HashStore::add(key, value);
+  }
+
+  std::atomic<bool> lost{false};
+  std::promise<void> end;
+  const std::shared_future<void> back = end.get_future().share();
+};
+
+TEST_CASE("no rank waits for a lost store once the job's nodes change") {
+  const auto store = c10::make_intrusive<LostStore>();
+  detail::UnusedAgreement rank(store, 3, std::chrono::seconds(10), true);
+  rank.add_to_counter(1);
+  ElasticPage page{};
+  detail::elastic_pause::attach(&page);
+  page.asked = 1;
+  detail::elastic_pause::end_waits();
+  store->lost = true;
+  CHECK_THROWS_WITH(rank.concerns_all(), Has("the nodes of the job change"));
+  CHECK_THROWS_WITH(rank.add_to_counter(2), Has("the nodes of the job change"));
+  store->end.set_value();
+  detail::elastic_pause::attach(nullptr);
 }
 
 } // namespace ddp::test::unused_agreement_test

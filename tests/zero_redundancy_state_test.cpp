@@ -139,6 +139,24 @@ TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
   });
 }
 
+RANKS_TEST("one rank's part that was saved as the whole state is refused") {
+  const auto net = start_net();
+  Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+  train(*net, optimizer, 0, 1);
+  // As with a CheckpointManager of each host: only rank 0's host gets a state.
+  const bool is_second = group.rank() > 0;
+  const auto host = group.split(is_second ? 1 : 0);
+  const auto path = folder + (is_second ? "second.pt" : "first.pt");
+  TrainingState state;
+  state.add("optimizer", optimizer).save(path, host);
+  if (is_second) {
+    REQUIRE_THROWS_WITH(state.load(path, host), Has("one rank's part"));
+  } else {
+    REQUIRE(state.load(path, host));
+  }
+  group.barrier(); // rank 0 serves the store of both hosts
+}
+
 RANKS_TEST("a sharded state is loaded for groups that were added too") {
   using torch::optim::AdamOptions;
   const auto make = [&](std::vector<torch::Tensor>& parameters) {

@@ -55,8 +55,12 @@ Supervisor::Signals Supervisor::asked_to_end(int signal, Time now) {
   if (again) {
     return kill();
   }
-  // Ranks that were already asked to stop keep their deadline.
-  return asked_ ? Signals{signal, SIGCONT} : stop(signal, now);
+  if (!asked_) {
+    return stop(signal, now);
+  }
+  // Ranks that were already asked to stop keep their deadline. The same signal
+  // again would end ranks that save.
+  return signal == stop_signal_ ? Signals{} : Signals{signal, SIGCONT};
 }
 
 Supervisor::Signals Supervisor::stop_with_others(Time now) {
@@ -99,6 +103,7 @@ Supervisor::Signals Supervisor::deadline_passed(Time now) {
 
 Supervisor::Signals Supervisor::stop(int signal, Time now) {
   asked_ = true;
+  stop_signal_ = signal;
   deadline_ = now + grace_;
   for (RankState& each : ranks_) {
     each.asked_to_stop();

@@ -38,8 +38,8 @@ class Supervisor {
   /// failure as the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
   /// The launcher received a signal that ends the job: the first signal is
-  /// forwarded, the second one kills. The signal is recorded even if no rank is
-  /// alive.
+  /// forwarded, unless the ranks were already stopped by the same signal; the
+  /// second one kills. The signal is recorded even if no rank is alive.
   Signals asked_to_end(int signal, Time now);
   /// Stops these ranks because another node's ranks are being stopped.
   Signals stop_with_others(Time now);
@@ -88,6 +88,7 @@ class Supervisor {
   StopReason reason_ = StopReason::kNone;
   int signal_ = 0;
   bool asked_ = false; // the signal to stop was sent to the ranks
+  int stop_signal_ = 0; // that signal; 0 for none
   std::optional<Time> deadline_;
 };
 

@@ -1,6 +1,7 @@
 #include <ddp/elastic.h>
 
 #include <ddp/elastic/agreed_flag.h>
+#include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 
@@ -23,6 +24,8 @@ struct Slot {
 std::array<Slot, NSIG> slots;
 std::atomic<bool> taken{false};
 std::atomic<bool> came{false};
+/// Whether the handlers remained, for the next object.
+std::atomic<bool> handlers_kept{false};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -58,6 +61,9 @@ class SignalHandlers {
   /// Restores the previous handlers, unless others have been installed since.
   ~SignalHandlers();
 
+  /// Lets the handlers remain. A signal then counts for the next object.
+  void keep();
+
   /// Whether one of the signals has arrived.
   bool received() const;
 
@@ -72,7 +78,9 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
       !taken.exchange(true),
       "StopSignal: this process already has a StopSignal: destroy that one "
       "first");
-  came = false;
+  if (!handlers_kept.exchange(false)) {
+    came = false;
+  }
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
@@ -102,6 +110,11 @@ SignalHandlers::~SignalHandlers() {
   restore();
 }
 
+void SignalHandlers::keep() {
+  signals_.clear();
+  handlers_kept = true;
+}
+
 void SignalHandlers::restore() {
   for (const int number : signals_) {
     struct sigaction now {};
@@ -127,6 +140,8 @@ struct DDP_LOCAL StopSignal::State {
   ~State() {
     if (std::uncaught_exceptions() == exceptions_at_construction) {
       flag.finish();
+    } else if (detail::elastic_pause::is_possible()) {
+      handlers.keep();
     }
   }
 

@@ -51,6 +51,10 @@ bool may_come() noexcept {
   return page().loss_patience != 0;
 }
 
+bool is_possible() noexcept {
+  return may_come() && page().elastic != 0;
+}
+
 bool is_asked() noexcept {
   return page().asked != page().paused;
 }

@@ -19,6 +19,9 @@ void set_possible(bool possible) noexcept;
 /// Whether ddprun may ever request a pause.
 bool may_come() noexcept;
 
+/// Whether ddprun may request a pause of this rank now.
+bool is_possible() noexcept;
+
 /// Whether ddprun has requested a pause that this rank has not begun.
 bool is_asked() noexcept;
 /// Waits up to `time` for a request; returns immediately if ddprun cannot

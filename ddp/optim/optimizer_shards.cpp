@@ -325,7 +325,11 @@ c10::IValue OptimizerShards::state_dict(
   for (auto& [index, state] : all) {
     states.insert(index, std::move(state));
   }
-  return with_states(own, states);
+  const auto result = with_states(own, states).toGenericDict();
+  if (group_.rank() != to) {
+    result.insert(kShard, shard()); // which nobody may take for the whole
+  }
+  return result;
 }
 
 c10::IValue OptimizerShards::local_state_dict(

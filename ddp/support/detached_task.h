@@ -2,6 +2,7 @@
 
 #include <ddp/internal/check.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -26,16 +27,28 @@ auto run_detached(Function function) {
 
 /// Same as above, but waits for at most `timeout`, and then throws
 /// `c10::DistStoreError`, since a request to a store whose process is stopped
-/// never ends.
+/// never ends. `check` is called every 0.1 s of the wait, and can end the wait
+/// by throwing.
 template <typename Function>
-auto answered_within(std::chrono::milliseconds timeout, Function function) {
+auto answered_within(
+    std::chrono::milliseconds timeout,
+    Function function,
+    void (*check)() = nullptr) {
+  constexpr std::chrono::milliseconds kSlice(100);
   auto answer = run_detached(std::move(function));
-  DDP_CHECK_WITH(
-      DistStoreError,
-      answer.wait_for(timeout) == std::future_status::ready,
-      "the store, which rank 0 or the launcher serves, has not answered for {} "
-      "s: is that process stopped, or its host unreachable?",
-      static_cast<double>(timeout.count()) / 1000.0);
+  auto left = timeout;
+  while (answer.wait_for(std::min(left, kSlice)) != std::future_status::ready) {
+    left -= kSlice;
+    DDP_CHECK_WITH(
+        DistStoreError,
+        left.count() > 0,
+        "the store, which rank 0 or the launcher serves, has not answered for "
+        "{} s: is that process stopped, or its host unreachable?",
+        static_cast<double>(timeout.count()) / 1000.0);
+    if (check) {
+      check();
+    }
+  }
   return answer.get();
 }
 

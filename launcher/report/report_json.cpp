@@ -15,6 +15,7 @@
 #include <common/file_descriptor.h>
 #include <common/scheduler/launch_error.h>
 #include <launcher/cli/redaction.h>
+#include <launcher/rendezvous/authentication.h>
 
 namespace ddp {
 namespace {
@@ -177,7 +178,8 @@ int write_report_file(const std::string& path, const std::string& text) {
   if (!is_replaceable(path)) {
     return write_in_place(path, text);
   }
-  const std::string temporary = path + ".new-" + std::to_string(getpid());
+  // Agents of other hosts, which may share the folder, can have this pid.
+  const std::string temporary = path + ".new-" + random_hex(8);
   int error = write_new_file(temporary, text);
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;

@@ -73,6 +73,21 @@ TEST_CASE("a report follows a link", "[failure]") {
   }
 }
 
+TEST_CASE("a report leaves the file of an equal pid elsewhere", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string report = folder / "report";
+  LaunchedJob job(
+      {"--report",
+       report,
+       "sh",
+       "-c",
+       "echo other >\"$0.new-$PPID\"; exit 3",
+       report});
+  CHECK(job.wait() == 3);
+  CHECK(code_in(read_text(report)) == 3);
+  CHECK(folder.names().size() == 2);
+}
+
 TEST_CASE("a report in the output leaves that whole", "[failure]") {
   for (const bool with_errors : {false, true}) { // as > output 2>&1
     CAPTURE(with_errors);

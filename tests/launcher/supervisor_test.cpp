@@ -99,6 +99,15 @@ TEST_CASE("a signal while ranks are stopped leaves them their time", "[unit]") {
   CHECK(job.asked_to_end(SIGINT, kStart + 2s) == kKill);
 }
 
+TEST_CASE("ranks that save after a signal do not get it again", "[unit]") {
+  Supervisor job = job_of(3);
+  CHECK(job.stop_with_others(kStart) == kStop);
+  CHECK(job.asked_to_end(SIGTERM, kStart + 3s) == Signals{});
+  CHECK(job.deadline() == kStart + 30s);
+  CHECK(job.signal() == SIGTERM); // no further attempt
+  CHECK(job.asked_to_end(SIGTERM, kStart + 4s) == kKill);
+}
+
 TEST_CASE("a signal is noted where no rank lives any more", "[unit]") {
   Supervisor job = job_of(1);
   job.rank_ended(0, kExit1, false, kStart);

@@ -139,6 +139,21 @@ def own_name_is_loopback(nodes):
     meets_and_restarts(nodes, 3)
 
 
+@on_hosts(2, f"--nnodes=2 --rdzv-endpoint=train-0.train:{PORT}")
+def late_own_name(nodes):
+    """A host serves the endpoint although its name, like a pod's, resolves only
+    some seconds after its start."""
+    for host in range(2):
+        nodes.start(host)
+    nodes.wait_for("waiting for the rendezvous at train-0.train", 0)
+    for host in range(2):
+        nodes.hosts.set_names(
+            host, f"{nodes.hosts.address(0)} n0 train-0.train",
+            f"{nodes.hosts.address(1)} n1")
+    nodes.wait_for_ranks(2, range(2), seconds=10)
+    nodes.interrupt(0, range(2))
+
+
 @on_hosts(4, "--nnodes=3 --max-restarts=1")
 def mute_name_server(nodes):
     """A name server that never answers does not delay nodes of which others

@@ -44,7 +44,9 @@ class DDP_API StopSignal {
       const std::vector<int>& signals = {SIGTERM, SIGUSR1});
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  /// Restores the former handlers. Not collective.
+  /// Restores the former handlers. If an exception ends `train` of `elastic`,
+  /// the handlers remain, and a signal counts for the next StopSignal. Not
+  /// collective.
   ~StopSignal();
 
   /// Returns whether to stop, equal on all ranks; once true, always true.

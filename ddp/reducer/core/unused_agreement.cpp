@@ -1,5 +1,6 @@
 #include <ddp/reducer/core/unused_agreement.h>
 
+#include <ddp/failure/elastic_pause.h>
 #include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -17,6 +18,14 @@ int64_t bit_width(int64_t largest) {
     ++bits;
   }
   return bits;
+}
+
+/// Ends the wait for a store whose host is lost.
+void check_nodes() {
+  DDP_CHECK_WITH(
+      DistStoreError,
+      !elastic_pause::waits_are_ended(),
+      "the nodes of the job change");
 }
 
 } // namespace
@@ -72,9 +81,10 @@ void UnusedAgreement::add_to_counter(int64_t step) {
   key_ = "unused/" + std::to_string(step / steps_per_key_);
   shift_ = step % steps_per_key_ * bits_;
   const auto one = int64_t{1} << shift_;
-  counts_ = answered_within(timeout_, [store = store_, key = key_, one] {
-    return store->add(key, one);
-  });
+  counts_ = answered_within(
+      timeout_,
+      [store = store_, key = key_, one] { return store->add(key, one); },
+      check_nodes);
   if (counts_ == one) {
     own_keys_.push_back(key_);
   }
@@ -96,7 +106,7 @@ bool UnusedAgreement::concerns_all() {
     return is_last || self.is_complete(self.read());
   };
   try {
-    return answered_within(timeout_, ask);
+    return answered_within(timeout_, ask, check_nodes);
   } catch (const c10::DistNetworkError&) {
     // The store ended with its process. The rank there has completed this step
     // without the all-reduce of ranks that all have unused parameters.

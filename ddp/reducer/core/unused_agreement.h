@@ -28,8 +28,9 @@ namespace ddp::detail {
 class UnusedAgreement {
  public:
   /// `store` is the Reducer's part of the group's store, null in a group of
-  /// one; the store throws if a request takes longer than `timeout`.
-  /// `kept_together` is whether ranks wait for each other in collectives.
+  /// one. Requests throw if they take longer than `timeout`, or if the nodes of
+  /// the job change meanwhile. `kept_together` is whether ranks wait for each
+  /// other in collectives.
   UnusedAgreement(
       c10::intrusive_ptr<c10d::Store> store,
       int64_t size,

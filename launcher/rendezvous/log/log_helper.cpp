@@ -142,11 +142,14 @@ void LogHelper::tell(EventKind kind, const std::string& text) {
 }
 
 void LogHelper::connect() {
-  const auto address = endpoint_address(options_.nodes);
+  auto address = endpoint_address(options_.nodes);
   while (!(address && serve(*address)) && !find_log()) {
     pollfd end{kHelperChannel, 0, 0};
     if (poll(&end, 1, kRetryMilliseconds) > 0) {
       _exit(0); // the agent has ended
+    }
+    if (!address) { // in Kubernetes, a pod's own name resolves late
+      address = endpoint_address(options_.nodes);
     }
   }
   tell(
