@@ -199,6 +199,29 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("detail: a long wait names the rank that is missing") {
+  job(3, "gloo", "detail", [] {
+    const auto group =
+        init_process_group(ProcessGroupOptions().wait_notice(seconds(1)));
+    const auto store = group.store();
+    const WarningListener listener([&](const std::string& text) {
+      REQUIRE_THAT(
+          text,
+          Has("has waited for 1 s in barrier; rank",
+              " of group ddp. All ranks must make the same calls"));
+      REQUIRE_THAT(
+          text,
+          Has("; rank 2 has not reached collective ") ||
+              Has(" and 2 have not reached collective "));
+      store->set("told", std::string("1"));
+    });
+    if (group.rank() == 2) {
+      store->wait({"told"}, seconds(30));
+    }
+    group.barrier();
+  });
+}
+
 TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
   for (const auto& [backend, size] :
        {std::pair<const char*, int>{"gloo", 3}, {"shm", 4}}) {

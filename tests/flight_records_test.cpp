@@ -61,15 +61,19 @@ TEST_CASE("a rank that leaves a collective out is found in the records") {
       REQUIRE_THAT(
           error,
           Has("rank 1 ",
-              "rank_",
+              std::string("; its last collectives are in ") +
+                  std::getenv("DDP_DEBUG_FOLDER"),
               std::getenv("DDP_DEBUG") == std::string("info")
                   ? "has not reached all_reduce of 7 Float (collective 3 of "
                     "this group), and is in"
                   : "has not reached it in"));
-      store->set("left/" + std::to_string(group.rank()), std::string("1"));
+      store->set("left/" + std::to_string(group.rank()), error);
     }
     if (group.rank() < 2) { // rank 0 has the store
       store->wait({"left/0", "left/2"}, seconds(30));
+      if (std::getenv("DDP_DEBUG") == std::string("info")) {
+        REQUIRE(store->get_to_str("left/0") == store->get_to_str("left/2"));
+      }
     }
     if (group.rank() == 1) {
       raise(SIGUSR1);
@@ -119,6 +123,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
   }
   const TemporaryFolder folder;
   write_text(folder / "rank_2.json", "an earlier job's");
+  write_text(folder / "rank_10.json", "that of an earlier, larger job");
   commands = commands_in(folder, std::move(commands));
   std::vector<Process> processes(commands.begin(), commands.end());
   for (auto& process : processes) {
@@ -130,6 +135,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
   const auto all = std::set<std::string>{
       "rank_0.json",
       "rank_1.json",
+      "rank_10.json.previous",
       "rank_2.json",
       "rank_2.json.previous",
       "rank_3.json"};
@@ -259,7 +265,9 @@ FOLDER_TEST("ddp-flightrecorder refuses what is no record") {
       Has("not a flight record: size is 4611686018427387904"));
   write(folder, "rank_0", record_of(0, 3, 5));
   write(folder, "rank_1", record_of(1, 4, 5));
-  REQUIRE_THAT(trouble({folder.path()}), Has("are from different jobs"));
+  REQUIRE_THAT(
+      trouble({folder.path()}),
+      Has("are from different jobs", ". Remove the files of"));
 }
 
 FOLDER_TEST(

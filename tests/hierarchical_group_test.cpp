@@ -10,6 +10,8 @@
 
 namespace ddp::test::hierarchical_group_test {
 
+using std::chrono::seconds;
+
 using Hosts = std::vector<std::string>;
 
 /// A group of the same ranks that assumes that they are on `hosts`.
@@ -109,11 +111,33 @@ TEST_CASE(
       const auto error = all_reduce_error(group);
       REQUIRE_THAT(error, Has("over hierarchical failed"));
       if (victim == 3) { // else a leader's lost connection may be told first
-        REQUIRE_THAT(error, Has("failed: rank 3 (process ", "has ended"));
+        REQUIRE_THAT(
+            error,
+            Has("failed: within the host (shm): rank 3 (process ",
+                "has ended"));
       }
       REQUIRE(seconds_since(start) < 20);
       meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
     });
+  }
+}
+
+RANKS_TEST(
+    "a timeout names the part that failed, and the rank that did not come",
+    3,
+    ProcessGroupOptions().timeout(seconds(3))) {
+  for (const auto& [hosts, part] : std::vector<std::pair<Hosts, std::string>>{
+           {{"a", "a", "a"}, "within the host (shm)"},
+           {{"a", "b", "c"}, "between hosts (gloo)"}}) {
+    const auto spread = spread_over(group, hosts);
+    if (group.rank() < 2) {
+      REQUIRE_THAT(
+          all_reduce_error(spread),
+          Has("all_reduce over hierarchical failed: " + part +
+                  ": timed out after 3 s; ",
+              "; rank 2 has not reached all_reduce of 4 Float"));
+    }
+    meet_at_store(spread, {"0", "1", "2"});
   }
 }
 

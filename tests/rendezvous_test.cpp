@@ -2,6 +2,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/skip.h>
 
+#include <common/host_name.h>
 #include <ddp/environment/environment.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/reception.h>
@@ -34,7 +35,13 @@ TEST_CASE("ranks that never come are named on every rank that did") {
     const auto options = short_wait().world_size(4).rank(rank);
     REQUIRE_THROWS_WITH(
         init_process_group(options),
-        Has("for ranks 1 and 3, which did not join"));
+        Has(c10::str(
+                "rank ",
+                rank,
+                " of 4 on host ",
+                detail::host_name(),
+                ": waited "),
+            "for ranks 1 and 3, which did not join"));
   });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 30);

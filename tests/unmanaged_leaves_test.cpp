@@ -206,6 +206,12 @@ TEST_CASE("a clone that calls its original's branch is recognized") {
     const auto text = second_report(leaves, loss);
     REQUIRE_THAT(
         text, Has("Float [8, 4] on cpu, used by AddmmBackward0\n", claim));
+    std::istringstream lines(text);
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) { // which ddprun takes for one text
+      REQUIRE(line.substr(0, 2) == "  ");
+    }
   }
   SECTION("not while one leaf has no counterpart") {
     const auto scale = learned({1, 8});

@@ -187,7 +187,8 @@ std::unique_ptr<CollectiveFingerprint> fingerprint_of(
       group.failure_store,
       group.scope,
       caller,
-      group.timeout);
+      group.timeout,
+      group.wait_notice);
 }
 
 } // namespace

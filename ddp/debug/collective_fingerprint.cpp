@@ -2,11 +2,13 @@
 
 #include <common/host_name.h>
 #include <common/poll_until.h>
+#include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/stack_text.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/wait_report.h>
+#include <ddp/process_group/wait_warning.h>
 #include <ddp/support/detached_task.h>
 
 namespace ddp::debug {
@@ -18,6 +20,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLook{250};
 constexpr milliseconds kStackTime{5000};
 constexpr milliseconds kLongestBackoff{10};
+// In the failure store, waits have a scope of their own: this object counts
+// other collectives than the waits of the group do.
+constexpr const char* kWaitScope = "/debug";
 
 /// A rank's entry: the signature's length, the signature, and the text to show.
 std::string said_of(const Call& call) {
@@ -32,6 +37,11 @@ std::string signature_of(const std::string& said) {
 
 std::string text_of(const std::string& said) {
   return said.substr(said.find(' ') + 1 + std::stoul(said));
+}
+
+/// "rank 2 has", "ranks 1 and 2 have".
+std::string with_verb(const std::vector<int64_t>& ranks) {
+  return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
 }
 
 /// Waits for keys. The store's `wait` would warn at each timeout.
@@ -50,12 +60,14 @@ CollectiveFingerprint::CollectiveFingerprint(
     std::shared_ptr<detail::FailureStore> failure_store,
     std::string scope,
     flight_recorder::Caller caller,
-    milliseconds timeout)
+    milliseconds timeout,
+    milliseconds wait_notice)
     : store_(std::move(store)),
       failure_store_(std::move(failure_store)),
       scope_(std::move(scope)),
       caller_(std::move(caller)),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      wait_notice_(wait_notice) {}
 
 template <typename Request>
 auto CollectiveFingerprint::ask(Request request) const {
@@ -108,16 +120,20 @@ void CollectiveFingerprint::wait_for_all(
     uint64_t number) {
   const milliseconds timeout = timeout_;
   const auto wanted = keys(sequence);
-  const auto deadline = Clock::now() + timeout;
+  const auto start = Clock::now();
+  std::optional<detail::WaitState> state;
+  auto next_notice = wait_notice_;
+  bool told = false;
   while (!ask([wanted](c10d::Store& store) {
     return has_within(kLook, store, wanted);
   })) {
     look_for_failure(sequence, number);
-    if (Clock::now() > deadline) {
+    const auto waited = Clock::now() - start;
+    if (waited > timeout) {
       const auto reason = detail::format(
           "{}: {} not reached it in {} s; this rank called {}",
           place(sequence),
-          absent(sequence),
+          with_verb(absent(sequence)),
           timeout.count() / 1000.0,
           call.text());
       if (failure_store_) {
@@ -126,11 +142,25 @@ void CollectiveFingerprint::wait_for_all(
       }
       abort_call(reason, number);
     }
+    if (failure_store_ && !state && waited > wait_notice_ / 2) {
+      state = failure_store_->mark_waiting(
+          scope_ + kWaitScope, sequence, detail::own_call());
+    }
+    if (!told && waited > next_notice) {
+      told = tell_of_wait(sequence, state);
+      next_notice += wait_notice_;
+    }
+  }
+  if (state) {
+    failure_store_->leave();
   }
 }
 
 void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
     const {
+  if (detail::elastic_pause::waits_are_ended()) {
+    abort_call(place(sequence) + ": the nodes of the job change", number);
+  }
   const auto failures = failure_store_ ? failure_store_->read(scope_)
                                        : std::vector<detail::Failure>();
   if (!failures.empty()) {
@@ -141,18 +171,38 @@ void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
 void CollectiveFingerprint::abort_call(
     const std::string& reason,
     uint64_t number) const {
+  if (failure_store_) {
+    failure_store_->leave();
+  }
   throw detail::PeerError(detail::format(
-      "rank {} of {} on host {}: {}{}\nstack of this rank:\n{}",
-      caller_.rank,
-      caller_.size,
-      detail::host_name(),
+      "{}: {}{}\nstack of this rank:\n{}",
+      this_rank(),
       reason,
       flight_recorder::dump_for(number, reason),
       stack_text()));
 }
 
-std::string CollectiveFingerprint::absent(int64_t sequence) const {
-  const auto ranks = ask([wanted = keys(sequence)](c10d::Store& store) {
+bool CollectiveFingerprint::tell_of_wait(
+    int64_t sequence,
+    const std::optional<detail::WaitState>& state) const {
+  const auto ranks = absent(sequence);
+  if (ranks.empty() || (state && !failure_store_->may_report_wait(*state))) {
+    return false;
+  }
+  detail::warn_of_wait(
+      wait_notice_,
+      this_rank(),
+      detail::format(
+          "{}; {} not reached {}{}",
+          detail::own_call(),
+          with_verb(ranks),
+          place(sequence),
+          detail::own_remedy()));
+  return true;
+}
+
+std::vector<int64_t> CollectiveFingerprint::absent(int64_t sequence) const {
+  return ask([wanted = keys(sequence)](c10d::Store& store) {
     std::vector<int64_t> missing;
     for (size_t r = 0; r < wanted.size(); ++r) {
       if (!store.check({wanted[r]})) {
@@ -161,7 +211,6 @@ std::string CollectiveFingerprint::absent(int64_t sequence) const {
     }
     return missing;
   });
-  return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
 }
 
 void CollectiveFingerprint::compare(
@@ -204,6 +253,14 @@ void CollectiveFingerprint::compare(
 
 std::string CollectiveFingerprint::place(int64_t sequence) const {
   return c10::str("collective ", sequence, " of group ", caller_.group);
+}
+
+std::string CollectiveFingerprint::this_rank() const {
+  return detail::format(
+      "rank {} of {} on host {}",
+      caller_.rank,
+      caller_.size,
+      detail::host_name());
 }
 
 } // namespace ddp::debug

@@ -255,6 +255,24 @@ void find_folder(Recorder& recorder) {
   copy(recorder.folder, folder);
 }
 
+void set_aside(const std::string& path) {
+  std::rename(path.c_str(), (path + ".previous").c_str());
+}
+
+/// Sets aside the records of ranks that only an earlier, larger job had.
+void set_aside_from(int64_t size, const char* folder) {
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
+    const auto name = file.path().filename().string();
+    int rank = 0;
+    int length = 0;
+    if (std::sscanf(name.c_str(), "rank_%d.json%n", &rank, &length) == 1 &&
+        length == static_cast<int>(name.size()) && rank >= size) {
+      set_aside(file.path().string());
+    }
+  }
+}
+
 } // namespace
 
 void take_dump_signal() {
@@ -287,8 +305,10 @@ void enable(int64_t rank, int64_t size) {
       recorder->path,
       std::string(recorder->folder) + "/rank_" + std::to_string(rank) +
           ".json");
-  std::rename(
-      recorder->path, (std::string(recorder->path) + ".previous").c_str());
+  set_aside(recorder->path);
+  if (rank == 0) {
+    set_aside_from(size, recorder->folder);
+  }
   current = recorder;
   take_signal(SIGTERM);
 }
@@ -356,9 +376,9 @@ std::string dump_for(const std::string& error) {
   }
   const int failure = write_file(*recorder, error.c_str());
   return failure == 0
-      ? std::string("; its last collectives are in ") + recorder->path
+      ? std::string("; its last collectives are in ") + recorder->folder
       : std::string("; its last collectives cannot be written to ") +
-          recorder->path + ": " + std::generic_category().message(failure);
+          recorder->folder + ": " + std::generic_category().message(failure);
 }
 
 } // namespace ddp::debug::flight_recorder

@@ -21,10 +21,10 @@ void take_dump_signal();
 /// Starts recording; only the first call, and the first one after
 /// `await_new_rank`, has an effect. Dumps go to "rank_<rank>.json" in the
 /// folder that DDP_DEBUG_FOLDER names, by default "ddp-debug" in the working
-/// directory; an earlier file of this name gets ".previous" at its end. After
-/// this call, SIGTERM, with which launchers stop the ranks of a failed job,
-/// writes a dump, and then ends the process. A handler of the program is not
-/// changed.
+/// directory; an earlier file of this name gets ".previous" at its end. On rank
+/// 0, so do the files of ranks from `size` on. After this call, SIGTERM, with
+/// which launchers stop the ranks of a failed job, writes a dump, and then ends
+/// the process. A handler of the program is not changed.
 void enable(int64_t rank, int64_t size);
 
 /// This process is in no group, and may have another rank in its next one: the
@@ -53,8 +53,9 @@ void dump(const char* reason) noexcept;
 
 /// Same as above, for an operation that has failed. `error` remains the reason
 /// in the record even if the process crashes later. Returns text for the end of
-/// the error message: the file's path, or the reason why the file cannot be
-/// written; empty if nothing is recorded, or in a forked child process.
+/// the error message: the file's folder, or the reason why the file cannot be
+/// written; empty if nothing is recorded, or in a forked child process. This
+/// text is the same on all ranks, so that ddprun can show their errors once.
 std::string dump_for(const std::string& error);
 
 /// Same as above, and marks the call as failed.

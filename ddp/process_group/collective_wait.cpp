@@ -63,7 +63,7 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   }
   auto failures = group.failure_store->read(group.scope);
   // After a timeout, all other ranks have had time to report.
-  if (reason.rfind(backends::kTimedOut, 0) != 0) {
+  if (reason.find(backends::kTimedOut) == std::string::npos) {
     for (int look = 0; failures.empty() && look < kCauseLooks; ++look) {
       std::this_thread::sleep_for(kWaitSlice);
       failures = group.failure_store->read(group.scope);

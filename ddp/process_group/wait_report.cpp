@@ -185,16 +185,33 @@ std::string reason_of_end(
       reason.erase(0, place + end.size());
     }
   };
+  // "within the host (shm): " or "between hosts (gloo): ".
+  std::string part;
+  const auto of_parts = c10::str(
+      " over hierarchical on rank ",
+      group.rank,
+      " of ",
+      group.size,
+      " failed ");
+  const auto start = reason.find(of_parts);
+  if (start != std::string::npos) {
+    keep_after(of_parts, start);
+    const auto end = std::min(reason.find(": "), reason.size());
+    part = reason.substr(0, end + 2);
+    reason.erase(0, part.size());
+  }
   const auto passed_on = c10::str(" of ", group.size, " failed: ");
   keep_after(passed_on, reason.rfind(passed_on));
   // gloo's "[/FILE:LINE] " and "[enforce fail at /FILE:LINE] ".
   if (reason.rfind("[/", 0) == 0 || reason.rfind("[enforce fail", 0) == 0) {
     keep_after("] ", reason.find("] "));
   }
-  if (reason.rfind("Timed out waiting", 0) == 0) { // gloo's, with its operation
+  // gloo's, with its operation; or a part's, whose ranks may wait for others.
+  if (reason.rfind("Timed out waiting", 0) == 0 ||
+      (!part.empty() && reason.rfind(backends::kTimedOut, 0) == 0)) {
     reason = backends::timed_out_after(group.timeout);
   }
-  return reason;
+  return part + reason;
 }
 
 std::string own_remedy() {

@@ -25,7 +25,8 @@ std::string failed_operation(
 
 /// Returns the reason why a backend's collective ended, from the text of its
 /// error, without source locations and without the path of the reason through
-/// other ranks.
+/// other ranks. Over hierarchical, the text begins with the part that failed:
+/// "within the host (shm): ".
 std::string reason_of_end(
     const ProcessGroupImpl& group,
     const std::string& error);

@@ -1,5 +1,6 @@
 #include <ddp/rendezvous/rendezvous.h>
 
+#include <common/host_name.h>
 #include <common/poll_until.h>
 #include <common/random_name.h>
 #include <ddp/internal/check.h>
@@ -259,9 +260,10 @@ class RendezvousAttempt {
       DDP_CHECK_WITH(
           DistStoreError,
           Clock::now() >= deadline_,
-          "{} lost the store at {} while the group was formed (did rank 0 or "
-          "the launcher end?): {}",
+          "{} on host {}: lost the store at {} while the group was formed (did "
+          "rank 0 or the launcher end?): {}",
           who_,
+          detail::host_name(),
           where_,
           detail::error_text(error));
       return false;
@@ -294,9 +296,10 @@ class RendezvousAttempt {
   [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
     DDP_THROW(
         DistStoreError,
-        "{} waited {} s at {} for {}, which did not join. Were all {} "
-        "processes started, with the same MASTER_ADDR and MASTER_PORT?",
+        "{} on host {}: waited {} s at {} for {}, which did not join. Were all "
+        "{} processes started, with the same MASTER_ADDR and MASTER_PORT?",
         who_,
+        detail::host_name(),
         std::chrono::duration<double>(timeout_).count(),
         where_,
         detail::name_ranks(missing),

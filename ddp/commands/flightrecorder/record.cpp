@@ -87,7 +87,8 @@ void check_job(const std::vector<Record>& records) {
           one.path + " and " + other.path +
           " are from different jobs: one is rank " + std::to_string(one.rank) +
           " of " + std::to_string(one.size) + ", the other rank " +
-          std::to_string(other.rank) + " of " + std::to_string(other.size));
+          std::to_string(other.rank) + " of " + std::to_string(other.size) +
+          ". Remove the files of the earlier job");
     }
   }
 }

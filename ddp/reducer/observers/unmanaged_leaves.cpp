@@ -198,19 +198,18 @@ std::string report(
       "Reducer, so the gradients are not averaged over ranks:\n  " +
       join_some(lines, "\n  ");
   if (!originals.empty()) {
-    text += "\nThese tensors look like the originals of " +
+    text += "\n  These tensors look like the originals of " +
         join_some(originals, ", ") +
         ", which this backward pass does not reach: does a cloned module still "
         "call a function that captured the original's `this`? Bind it again "
         "after clone().";
   }
   return text +
-      "\n"
-      "If these tensors are parameters of modules in a plain std::vector or "
-      "captured by a lambda: register the modules by register_module, or keep "
-      "them in torch::nn::ModuleList or ModuleDict, before constructing the "
-      "Reducer. Register bare tensors by register_parameter. For leaves that "
-      "intentionally differ between ranks, use "
+      "\n  If these tensors are parameters of modules in a plain std::vector "
+      "or captured by a lambda: register the modules by register_module, or "
+      "keep them in torch::nn::ModuleList or ModuleDict, before constructing "
+      "the Reducer. Register bare tensors by register_parameter. For leaves "
+      "that intentionally differ between ranks, use "
       "ReducerOptions().known_leaves({...}).";
 }
 
