@@ -12,6 +12,7 @@
 #include <ddp/module_state.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/agreement/rank_report.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <torch/nn/module.h>
 
 namespace ddp {
@@ -22,6 +23,7 @@ void save_checkpoint(
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("save_checkpoint", path);
   detail::check_extension(path);
+  detail::check_gpu_results(group);
   detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(

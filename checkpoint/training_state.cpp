@@ -8,10 +8,12 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/join.h>
+#include <ddp/optim/optimizer_fields.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/random.h>
 #include <ddp/random/random_state.h>
 #include <torch/nn/module.h>
@@ -60,6 +62,7 @@ TrainingState& TrainingState::add(
       "TrainingState: '{}' shards its state over ranks: add it with its type, "
       "ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer",
       name);
+  detail::with_kind_of(optimizer, [](auto /*kind*/) {}); // throws for others
   auto part = detail::local_part(
       name,
       [&optimizer] { return optimizer_state(optimizer); },
@@ -125,6 +128,7 @@ TrainingState& TrainingState::add_random_state(const std::string& name) {
 
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
   const detail::heartbeat::Activity activity("TrainingState::state_dict");
+  detail::check_gpu_results(group);
   std::string parts;
   for (const auto& part : parts_) {
     parts += (parts.empty() ? "'" : ", '") + part.name + "'";

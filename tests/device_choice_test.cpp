@@ -106,6 +106,45 @@ TEST_CASE("a scheduler that shows each rank one GPU of its own is understood") {
   REQUIRE(choose(members, 1).device == c10::Device(c10::kCUDA, 0));
 }
 
+TEST_CASE("a scheduler that shows each rank several GPUs is understood") {
+  const RankInfo last{"a", {"05", "06"}, ""};
+  const std::vector<RankInfo> members{
+      kTwoGpus, {"a", {"03", "04"}, ""}, last, last, {"b", {"01", "02"}, ""}};
+  const std::vector<c10::DeviceIndex> expected{0, 1, 0, 1, 0};
+  for (int rank = 0; rank < 5; ++rank) {
+    const auto choice = choose(members, rank);
+    REQUIRE(choice.backend == "nccl");
+    REQUIRE(choice.device == c10::Device(c10::kCUDA, expected[rank]));
+  }
+}
+
+TEST_CASE("all ranks throw if one of them does not have its GPU") {
+  const RankInfo few{"b", {"01", "02"}, ""};
+  struct Case {
+    std::vector<RankInfo> members;
+    bool shares;
+    std::string text;
+  };
+  const std::vector<Case> cases{
+      {{kTwoGpus, kTwoGpus, few, few, few},
+       false,
+       "rank 4 needs GPU 2, but has 2 usable GPUs"},
+      {{uses(kTwoGpus, 0), kTwoGpus, uses(few, 5)},
+       false,
+       "device cuda:5 was requested on rank 2, which has 2 usable GPUs"},
+      {{uses(kTwoGpus, 0), uses(kTwoGpus, 0), {"b", {}, "no driver"}},
+       true,
+       "rank 2 needs GPU 0, but has 0 usable GPUs: no driver"}};
+  for (const auto& [members, shares, text] : cases) {
+    const auto options =
+        ProcessGroupOptions().device(torch::kCUDA).share_gpus(shares);
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      REQUIRE_THROWS_WITH(
+          choose(members, static_cast<int64_t>(rank), options), Has(text));
+    }
+  }
+}
+
 TEST_CASE("what the program asks for is taken or refused, never changed") {
   using Options = ProcessGroupOptions;
   REQUIRE(choose({kTwoGpus}, 0, Options().backend("gloo")).device.is_cpu());

@@ -244,6 +244,15 @@ FAKE_GPU_TEST("a PostLocalSGDHook is not captured, since it counts steps") {
   refuse_capture(gpu_group, with_hook(hook), 3, "count steps on the host");
 }
 
+FAKE_GPU_TEST("parameters are not averaged in a graph, which counts no steps") {
+  const std::vector<at::Tensor> parameters{torch::ones({8}, fake_gpu::kDevice)};
+  PeriodicModelAverager averager(gpu_group, PeriodicModelAveragerOptions());
+  REQUIRE_THAT(
+      error_of_captured([&] { averager.average_parameters(parameters); }),
+      Has("average_parameters counts steps on the host"));
+  REQUIRE(averager.step() == 0);
+}
+
 FAKE_GPU_TEST("reductions over gloo or MPI are not captured") {
   for (const auto* name : {"gloo", "mpi"}) {
     const auto own = fake_gpu::group_of(group);
@@ -276,6 +285,21 @@ FAKE_GPU_TEST("the memory of another stream's gradients is kept for the copy") {
   for (const auto& gradient : memory) {
     REQUIRE(fake_gpu::is_recorded(gradient, main));
   }
+}
+
+FAKE_GPU_TEST("the comparison at the end waits for the stream that trained") {
+  std::shared_ptr<UnevenNet> net;
+  std::optional<Reducer> reducer;
+  {
+    const c10::StreamGuard guard(fake_gpu::new_stream());
+    net = net_on_gpu(gpu_group);
+    reducer.emplace(net, gpu_group);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const auto input = batch(group, 0, 7).to(fake_gpu::kDevice);
+    net->forward(input).sum().backward();
+    optimizer.step();
+  }
+  reducer.reset();
 }
 
 /// A net whose backward reads a parameter after its gradient is complete.

@@ -1,7 +1,9 @@
 #include <tests/support/counting_store.h>
 #include <tests/support/failures.h>
+#include <tests/support/fake_gpu.h>
 
 #include <ddp/backends/nccl.h>
+#include <ddp/elastic.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/init/watchdog.h>
 #include <ddp/support/detached_task.h>
@@ -26,7 +28,8 @@ class StuckBackend : public c10d::Backend {
   }
 
   c10d::ErrorType getError() override {
-    return error;
+    return fake_gpu::host_waits() > last_wait ? c10d::ErrorType::TIMEOUT
+                                              : error.load();
   }
 
   void abort() override {
@@ -44,6 +47,8 @@ class StuckBackend : public c10d::Backend {
 
   std::atomic<c10d::ErrorType> error{c10d::ErrorType::SUCCESS};
   std::atomic<bool> aborted{false};
+  /// In the host's next wait for the device, a collective exceeds its timeout.
+  std::atomic<int64_t> last_wait{std::numeric_limits<int64_t>::max()};
 };
 
 struct Watched {
@@ -204,6 +209,52 @@ STARTED_TEST(
     REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
   }
   group.barrier();
+}
+
+/// A duplicate of the group, for the device of fake_gpu.
+ProcessGroup gpu_duplicate(
+    const ProcessGroup& group,
+    const std::string& folder) {
+  set_variables({{"TORCH_FR_DUMP_TEMP_FILE", folder + "record_"}});
+  fake_gpu::install();
+  const auto duplicate = group.duplicate();
+  detail::ProcessGroupImpl::of(duplicate).device = fake_gpu::kDevice;
+  return duplicate;
+}
+
+RANKS_TEST("values that an abort leaves on a GPU are not saved") {
+  const auto duplicate = gpu_duplicate(group, folder);
+  const Watched watched(duplicate);
+  auto values = torch::ones({4});
+  TrainingState state;
+  state.add("values", values);
+  state.save(folder + "run.pt", group);
+  values.zero_();
+  meet_at_store(group, {"0", "1", "2"});
+  watched.backend->last_wait = fake_gpu::host_waits();
+  REQUIRE_THAT(
+      error_of([&] { state.save(folder + "run.pt", group); }),
+      Has("a collective on the GPU was"));
+  REQUIRE(state.load(folder + "run.pt", ProcessGroup()));
+  REQUIRE(values.eq(1).all().item<bool>());
+}
+
+STARTED_TEST("values that an abort leaves on a GPU are not committed") {
+  elastic([&](ElasticRun& run) {
+    const auto duplicate = gpu_duplicate(run.group(), folder);
+    const Watched watched(duplicate);
+    auto values = torch::ones({4}, fake_gpu::kDevice);
+    TrainingState state;
+    state.add("values", values);
+    run.sync(state);
+    run.step();
+    meet_at_store(run.group(), {"0", "1", "2"});
+    watched.backend->last_wait = fake_gpu::host_waits();
+    const auto copies = fake_gpu::work_counts().copies;
+    REQUIRE_THAT(
+        error_of([&] { run.step(); }), Has("a collective on the GPU was"));
+    REQUIRE(fake_gpu::work_counts().copies == copies);
+  });
 }
 
 int threads_called(const std::string& name) {

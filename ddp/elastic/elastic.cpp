@@ -156,6 +156,7 @@ struct DDP_LOCAL ElasticRun::Impl {
   }
 
   void commit() {
+    detail::check_gpu_results(group); // before the last copy is overwritten
     kept.make(*state);
     committed = steps;
   }

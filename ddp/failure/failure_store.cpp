@@ -108,11 +108,11 @@ std::vector<std::optional<Failure>> read_list(c10d::Store& store) {
   return lines;
 }
 
+} // namespace
+
 bool concerns(const std::string& failed, const std::string& scope) {
   return scope == failed || scope.rfind(failed + "/", 0) == 0;
 }
-
-} // namespace
 
 std::shared_ptr<FailureStore> FailureStore::open(
     const c10::intrusive_ptr<c10d::Store>& store,

@@ -54,6 +54,9 @@ struct WaitStatus {
   }
 };
 
+/// Whether `scope` names the group of `failed` or a group made from it.
+bool concerns(const std::string& failed, const std::string& scope);
+
 /// A list in the store in which the ranks of one attempt report failures.
 ///
 /// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of

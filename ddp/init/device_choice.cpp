@@ -10,13 +10,29 @@ namespace ddp {
 namespace {
 
 /// The GPU of a rank: the requested GPU, the only visible GPU, or else the GPU
-/// with the number of the local rank.
-int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
-  if (member.gpu >= 0) {
-    return member.gpu;
+/// with the number of the local rank. If that number is too large, since a
+/// scheduler shows the host's other ranks other GPUs, ranks with the same GPUs
+/// are counted instead.
+int64_t gpu_index(
+    const std::vector<RankInfo>& members,
+    size_t rank,
+    bool share) {
+  const auto& own = members[rank];
+  const auto count = static_cast<int64_t>(own.gpus.size());
+  if (own.gpu >= 0 || count == 1) {
+    return std::max<int64_t>(own.gpu, 0);
   }
-  const auto count = static_cast<int64_t>(member.gpus.size());
-  return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
+  const auto place = local_position(members, static_cast<int64_t>(rank));
+  if (share && count > 0) {
+    return place.rank % count;
+  }
+  if (place.rank < count || place.rank >= place.size) {
+    return place.rank;
+  }
+  const auto end = members.begin() + static_cast<int64_t>(rank);
+  return std::count_if(members.begin(), end, [&](const RankInfo& other) {
+    return other.host == own.host && other.gpus == own.gpus;
+  });
 }
 
 /// The reason why ranks cannot have separate GPUs, and the remedy.
@@ -50,8 +66,8 @@ std::optional<Shortage> shortage(
         taken.insert(other.gpus.begin(), other.gpus.end());
       }
     }
-    const bool has_own = gpu_index(own, place.rank, false) <
-        static_cast<int64_t>(own.gpus.size());
+    const bool has_own =
+        gpu_index(members, r, false) < static_cast<int64_t>(own.gpus.size());
     const bool has_enough = static_cast<int64_t>(taken.size()) >= place.size;
     if (!has_own && has_enough && place.rank >= place.size) {
       return Shortage{
@@ -84,19 +100,38 @@ bool are_without_gpus(const std::vector<RankInfo>& members) {
       });
 }
 
+/// The bus address of the GPU that a rank uses.
+const std::string& gpu_of(
+    const std::vector<RankInfo>& members,
+    size_t rank,
+    bool share) {
+  const auto& member = members[rank];
+  const auto index = gpu_index(members, rank, share);
+  if (index >= static_cast<int64_t>(member.gpus.size())) {
+    DDP_THROW(
+        ValueError,
+        "{} has {} usable GPUs{}{}",
+        member.gpu < 0
+            ? detail::format("rank {} needs GPU {}, but", rank, index)
+            : detail::format(
+                  "device cuda:{} was requested on rank {}, which",
+                  index,
+                  rank),
+        member.gpus.size(),
+        member.gpu_note.empty() ? "" : ": ",
+        member.gpu_note);
+  }
+  return member.gpus[index];
+}
+
 /// Whether two ranks of one host use the same GPU. Throws if that is not
-/// allowed.
+/// allowed, or if a rank does not have the GPU that it uses.
 bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
   std::map<std::pair<std::string, std::string>, size_t> users;
+  bool shared = false;
   for (size_t r = 0; r < members.size(); ++r) {
-    const auto& member = members[r];
-    const auto place = local_position(members, static_cast<int64_t>(r));
-    const auto index = gpu_index(member, place.rank, allowed);
-    if (index >= static_cast<int64_t>(member.gpus.size())) {
-      continue; // an error on that rank
-    }
-    const auto& gpu = member.gpus[index];
-    const auto [first, is_new] = users.insert({{member.host, gpu}, r});
+    const auto& gpu = gpu_of(members, r, allowed);
+    const auto [first, is_new] = users.insert({{members[r].host, gpu}, r});
     DDP_CHECK_VALUE(
         is_new || allowed,
         "ranks {} and {} on the same host use GPU {}. Use a separate GPU for "
@@ -106,28 +141,9 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
         first->second,
         r,
         gpu);
-    if (!is_new) {
-      return true;
-    }
+    shared = shared || !is_new;
   }
-  return false;
-}
-
-c10::Device own_gpu(
-    const std::vector<RankInfo>& members,
-    int64_t rank,
-    bool share) {
-  const auto& self = members[rank];
-  const auto index = gpu_index(self, local_position(members, rank).rank, share);
-  DDP_CHECK_VALUE(
-      index < static_cast<int64_t>(self.gpus.size()),
-      "device cuda:{} was requested on rank {}, which has {} usable GPUs{}{}",
-      index,
-      rank,
-      self.gpus.size(),
-      self.gpu_note.empty() ? "" : ": ",
-      self.gpu_note);
-  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  return shared;
 }
 
 /// The reason why ranks cannot use shared memory; empty if they can.
@@ -228,10 +244,12 @@ DeviceChoice choose_device(
       return choice;
     }
   }
-  choice.device = own_gpu(members, rank, share);
   // NCCL rejects two ranks on one GPU.
   const bool shared = are_gpus_shared(members, share);
   choice.backend = !free_backend ? backend : shared ? "gloo" : "nccl";
+  choice.device = c10::Device(
+      c10::kCUDA,
+      static_cast<c10::DeviceIndex>(gpu_index(members, rank, share)));
   return choice;
 }
 

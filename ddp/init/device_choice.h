@@ -37,9 +37,9 @@ struct DeviceChoice {
 /// GPUs and each rank can have a separate GPU; otherwise they use the CPU (see
 /// `cpu_backend`). `options` must be complete (see `complete_options`) and
 /// equal on all ranks, except the index of a device, which is in `members`.
-/// Throws `c10::ValueError` if a requested GPU or shared memory is not
-/// available, or if two ranks would use the same GPU without permission to
-/// share it.
+/// Throws `c10::ValueError`, on all ranks, if a requested GPU or shared memory
+/// is not available on any rank, or if two ranks would use the same GPU without
+/// permission to share it.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<RankInfo>& members,

@@ -5,6 +5,8 @@
 #include <ddp/support/detached_task.h>
 #include <ddp/support/error_text.h>
 
+#include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
 
@@ -58,6 +60,17 @@ std::string write_flight_record(int64_t rank) {
                                                                  : "";
 }
 
+/// Waits for the work of all devices of this type that the process uses.
+void wait_for_devices(c10::DeviceType type) {
+  const c10::impl::VirtualGuardImpl devices(type);
+  const auto& hooks = at::globalContext().getAcceleratorHooksInterface(type);
+  for (c10::DeviceIndex i = 0; i < devices.deviceCount(); ++i) {
+    if (hooks.hasPrimaryContext(i)) {
+      devices.synchronizeDevice(i);
+    }
+  }
+}
+
 /// ThreadSanitizer does not support C++'s timed mutexes.
 bool locks_within(milliseconds time, std::recursive_mutex& mutex) {
   return poll_for(time, kLaunchInterval, [&] { return mutex.try_lock(); });
@@ -93,6 +106,11 @@ void WatchedGroup::look() {
   }
 }
 
+/// NCCL's own thread sets the error before it aborts.
+bool WatchedGroup::is_aborted() const {
+  return aborted_ || backend_->getError() != c10d::ErrorType::SUCCESS;
+}
+
 void WatchedGroup::stop() {
   stop_.set_value();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -102,9 +120,7 @@ void WatchedGroup::stop() {
 bool WatchedGroup::is_suspicious() {
   try {
     look_for_failure(group_);
-  } catch (const WaitFailure&) {
-    return true;
-  } catch (const std::exception&) {
+  } catch (...) {
     return true;
   }
   const auto launch = group_.launched.load();
@@ -186,6 +202,7 @@ bool WatchedGroup::is_store_gone() {
 }
 
 void WatchedGroup::end(WaitFailure failure) {
+  aborted_ = true;
   try {
     // Before the abort, which clears the record.
     const auto rank =
@@ -230,6 +247,20 @@ void WatchdogThread::remove(const std::shared_ptr<WatchedGroup>& group) {
   group->stop();
 }
 
+bool WatchdogThread::await_valid_results(const std::string& scope) {
+  std::unique_lock<std::mutex> lock(mutex_); // no group ends meanwhile
+  if (groups_.empty()) {
+    return true;
+  }
+  const auto type = groups_.front()->device_type();
+  lock.unlock();
+  wait_for_devices(type);
+  lock.lock();
+  return std::none_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return group->belongs_to(scope) && group->is_aborted();
+  });
+}
+
 std::vector<std::shared_ptr<WatchedGroup>> WatchdogThread::groups() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return groups_;
@@ -258,6 +289,18 @@ Watchdog::Watchdog(
 
 Watchdog::~Watchdog() {
   thread_->remove(group_);
+}
+
+void check_gpu_results(const ProcessGroup& group) {
+  auto& impl = ProcessGroupImpl::of(group);
+  if (!impl.watchdog_thread->await_valid_results(impl.scope)) {
+    fail(
+        impl,
+        "a collective",
+        WaitFailure{
+            " because a collective on the GPU was aborted, so the values on "
+            "the GPU are invalid"});
+  }
 }
 
 } // namespace ddp::detail

@@ -5,11 +5,13 @@
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,15 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
   /// Checks for signs of a failure. If the check finds any, another thread
   /// determines the reason and ends the group, which may take long.
   void look();
+  c10::DeviceType device_type() const {
+    return group_.device.type();
+  }
+  /// Whether this is the group with this scope, or was made from that group.
+  bool belongs_to(const std::string& scope) const {
+    return concerns(scope, group_.scope);
+  }
+  /// Whether collectives may have ended with invalid results.
+  bool is_aborted() const;
   /// Returns when no thread reads the group any longer. Takes up to ten seconds
   /// if an abort has begun.
   void stop();
@@ -53,6 +64,8 @@ class WatchedGroup : public std::enable_shared_from_this<WatchedGroup> {
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
   /// The launch that was in progress at the last check; -1 if none was.
   int64_t seen_launch_ = -1;
+  /// Set before the abort, in which kernels end.
+  std::atomic<bool> aborted_{false};
 };
 
 /// The thread that checks a group and all groups made from that group. The
@@ -66,6 +79,10 @@ class WatchdogThread {
 
   void add(std::shared_ptr<WatchedGroup> group);
   void remove(const std::shared_ptr<WatchedGroup>& group);
+
+  /// Waits for the groups' devices. Returns whether no group that belongs to
+  /// `scope` has been aborted.
+  bool await_valid_results(const std::string& scope);
 
  private:
   std::vector<std::shared_ptr<WatchedGroup>> groups();

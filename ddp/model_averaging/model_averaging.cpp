@@ -1,5 +1,6 @@
 #include <ddp/model_averaging.h>
 
+#include <ddp/backends/capture.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 
@@ -81,6 +82,12 @@ void ModelAverager::average_parameters(
     const std::vector<at::Tensor>& parameters) {
   const detail::heartbeat::Activity activity("average_parameters");
   const at::NoGradGuard no_grad;
+  if (!parameters.empty()) {
+    backends::check_not_capturing(
+        parameters.front().device(),
+        "average_parameters counts steps on the host: call it after each "
+        "replay");
+  }
   const auto* const group = group_in(step_++);
   if (!group || group->size() == 1) {
     return;

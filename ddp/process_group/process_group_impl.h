@@ -183,6 +183,11 @@ void connect(ProcessGroupImpl& impl);
 /// an exception.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 
+/// If the group has a watchdog, waits for this process's GPUs. Throws
+/// `PeerError` if the group, or a group made from it, was aborted: values that
+/// the GPUs computed since then are invalid.
+void check_gpu_results(const ProcessGroup& group);
+
 /// Returns the tensors of all ranks, which must have the same shape. Call this
 /// within `guarded`. Collective.
 std::vector<at::Tensor> gather_equal(

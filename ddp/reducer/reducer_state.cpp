@@ -209,6 +209,11 @@ void ReducerImpl::lay_out(const LayoutState& state) {
   if (state.orders.empty()) {
     return; // the state of a group of one, which has no buckets
   }
+  if (state.orders == buckets.orders() &&
+      state.rebuilt == buckets.is_rebuilt() &&
+      !observers.measured.is_wanted()) {
+    return; // a captured graph may use the memory of these buckets
+  }
   buckets.clear(state.rebuilt || state.measured);
   if (lone_backward) {
     for (const auto& order : state.orders) {

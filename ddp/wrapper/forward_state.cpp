@@ -20,7 +20,9 @@ ForwardState::ForwardState(
       reducer_(ReducerImpl::make_wrapped(module_, group, options)),
       buffers_(ReducerTarget(module_).state(options).buffers),
       group_(
-          options.broadcast_buffers() && !options.share_communicator()
+          options.broadcast_buffers() && !options.share_communicator() &&
+                  // A wrapper without init_sync does not compare buffers.
+                  !(options.init_sync() && buffers_().tensors.empty())
               ? group.duplicate()
               : group),
       buffer_sync_(options.buffer_sync()),

@@ -95,6 +95,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     note_wait();
     order().wait_on_host(order().reached(stream.id()));
   }
+  void synchronizeDevice(c10::DeviceIndex /*device*/) const override {
+    note_wait();
+    for (int64_t id = 0; id < streams; ++id) {
+      order().wait_on_host(order().reached(id));
+    }
+  }
   void synchronizeEvent(void* event) const override {
     note_wait();
     order().wait_on_host(*static_cast<StreamOrder::Point*>(event));

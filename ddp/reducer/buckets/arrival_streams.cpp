@@ -8,9 +8,6 @@
 namespace ddp::detail {
 
 void ArrivalStreams::add(c10::Device device) {
-  if (device.is_cpu()) {
-    return;
-  }
   const auto stream = current_stream(device);
   if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
     streams_.push_back(stream);

@@ -11,7 +11,7 @@ namespace ddp::detail {
 /// of a model on the stream of that part's forward pass.
 class ArrivalStreams {
  public:
-  /// Adds the current stream of `device`. Does nothing on the CPU.
+  /// Adds the current stream of `device`, which must not be the CPU.
   void add(c10::Device device);
 
   /// Makes the current stream of `device` wait for the current work of the

@@ -6,10 +6,12 @@
 #include <ddp/support/detached_task.h>
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 namespace ddp::detail {
 namespace {
@@ -32,6 +34,18 @@ constexpr const char* kCompared = "last_parameters_compared";
 
 /// Enough to distinguish large gradients.
 constexpr int64_t kMaxElements = int64_t(1) << 16;
+
+/// The stream of the last step may not be the current one.
+void await_last_step(const std::vector<at::Tensor>& tensors) {
+  std::unordered_set<c10::Device> devices;
+  for (const auto& tensor : tensors) {
+    const auto device = tensor.device();
+    if (!device.is_cpu() && devices.insert(device).second) {
+      c10::impl::VirtualGuardImpl(device.type())
+          .synchronizeDevice(device.index());
+    }
+  }
+}
 
 /// Returns the checksums by rank, on the last rank that arrives.
 std::optional<std::vector<Checksums>> gathered(
@@ -111,6 +125,7 @@ void compare_last_parameters(
     int64_t step,
     bool hosts_store) {
   try {
+    await_last_step(parameters.tensors);
     Checksums own;
     for (const auto& tensor : parameters.tensors) {
       own.push_back(tensor_hash(tensor, 0));
