@@ -9,21 +9,27 @@
 #include <ddp/support/optimizer_text.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+
 namespace ddp::detail {
 namespace {
 
 using Parameters = torch::OrderedDict<std::string, at::Tensor>;
 
-/// Whether some parameters are trained, and none with a Reducer.
-bool is_forgotten(const Parameters& parameters) {
-  bool trains = false;
-  for (const auto& item : parameters) {
-    if (gradient_listener(item.value())) {
-      return false;
-    }
-    trains = trains || item.value().grad().defined();
-  }
-  return trains;
+/// Whether a Reducer averages some of these parameters.
+bool has_reducer(const Parameters& parameters) {
+  return std::any_of(
+      parameters.begin(), parameters.end(), [](const auto& item) {
+        return gradient_listener(item.value()) != nullptr;
+      });
+}
+
+/// Whether some of these parameters have a gradient.
+bool is_trained(const Parameters& parameters) {
+  return std::any_of(
+      parameters.begin(), parameters.end(), [](const auto& item) {
+        return item.value().grad().defined();
+      });
 }
 
 /// Each rank's text, by rank; empty if all are the same.
@@ -50,6 +56,26 @@ void compare(
           different));
     }
     return;
+  }
+}
+
+/// Warns if these parameters differ; later calls of check_replicas() then check
+/// nothing.
+void compare(
+    const NamedTensors& parameters,
+    const char* advice,
+    const ProcessGroup& group) {
+  try {
+    verify_same_values(parameters, group, "parameters");
+  } catch (const c10::ValueError& error) {
+    ProcessGroupImpl::of(group).replica_checks = 0;
+    if (group.rank() == 0) {
+      TORCH_WARN(detail::format(
+          "ddp: in this checkpoint, which has rank 0's values, {}\n{} "
+          "DDP_CHECK_REPLICAS=0 turns this check off",
+          error.what_without_backtrace(),
+          advice));
+    }
   }
 }
 
@@ -97,31 +123,33 @@ void check_replicas(
   }
   --impl.replica_checks;
   compare(optimizers, group);
-  NamedTensors parameters;
+  NamedTensors averaged;
+  NamedTensors left_out; // such as `parameters_to_ignore`
   for (const auto& [name, module] : modules) {
     const auto all = unwrapped(*module).named_parameters();
-    const bool forgotten = !impl.is_split && is_forgotten(all);
+    const bool reduced = has_reducer(all);
+    const bool forgotten = !impl.is_split && !reduced && is_trained(all);
     for (const auto& item : all) {
-      // Other parameters may differ on purpose.
-      if (forgotten || gradient_listener(item.value())) {
-        parameters.append(
-            name.empty() ? item.key() : name + "." + item.key(), item.value());
-      }
+      const auto& tensor = item.value();
+      const auto path = name.empty() ? item.key() : name + "." + item.key();
+      if (forgotten || gradient_listener(tensor)) {
+        averaged.append(path, tensor);
+      } else if (reduced && tensor.requires_grad()) {
+        left_out.append(path, tensor);
+      } // else it may differ on purpose
     }
   }
-  try {
-    verify_same_values(parameters, group, "parameters");
-  } catch (const c10::ValueError& error) {
-    impl.replica_checks = 0;
-    if (group.rank() == 0) {
-      TORCH_WARN(detail::format(
-          "ddp: in this checkpoint, which has rank 0's values, {}\n"
-          "Do all ranks train this net, with a Reducer that still exists, and "
-          "with the same optimizer and learning rate? Does local SGD "
-          "average before the save? DDP_CHECK_REPLICAS=0 turns this check off",
-          error.what_without_backtrace()));
-    }
-  }
+  compare(
+      averaged,
+      "Do all ranks train this net, with a Reducer that still exists, and with "
+      "the same optimizer and learning rate? Does local SGD average before the "
+      "save?",
+      group);
+  compare(
+      left_out,
+      "No Reducer averages them. If this is intended, save them by an object "
+      "with rank_state_dict() (see TrainingState::add).",
+      group);
 }
 
 } // namespace ddp::detail

@@ -30,8 +30,8 @@ void warn_of_other_calls(const std::string& call, const ProcessGroup& group);
 /// Warns, on rank 0 and only in the group's first calls, if these modules'
 /// parameters, or these optimizers' types or learning rates, differ between
 /// ranks. After a warning about parameters, later calls check nothing.
-/// Parameters that never had a Reducer may differ, unless the group never had a
-/// Reducer and the module was trained. Collective.
+/// Parameters of a module without a Reducer may differ, unless the group was
+/// never split and the module was trained. Collective.
 void check_replicas(
     const Named<torch::nn::Module>& modules,
     const Named<torch::optim::Optimizer>& optimizers,

@@ -131,6 +131,21 @@ RANKS_TEST("parameters and buffers may be ignored") {
   }
 }
 
+RANKS_TEST("a sparse buffer is refused by name, unless it stays local") {
+  auto net = std::make_shared<BranchNet>();
+  net->register_buffer("edges", torch::eye(2).to_sparse());
+  REQUIRE_THROWS_WITH(
+      Reducer(net, group), Has("the buffer edges has the layout Sparse"));
+  for (const auto& options :
+       {ReducerOptions().broadcast_buffers(false),
+        ReducerOptions().parameters_to_ignore({"edges"})}) {
+    Reducer reducer(net, group, options);
+    reset_gradients(*net);
+    net->forward(batch(group, 0, 4), true).sum().backward();
+    REQUIRE(equal_on_all(group, net->left->weight.grad()));
+  }
+}
+
 RANKS_TEST("buffers become rank 0's at the end of backward") {
   for (const bool broadcast : {true, false}) {
     torch::nn::Sequential net(

@@ -227,9 +227,29 @@ TEST_CASE("an optimizer that nobody knows is refused by name") {
   const std::vector<at::Tensor> parameters{torch::zeros({1})};
   const Own own(parameters, torch::optim::SGDOptions(0.5));
   REQUIRE(group_of(optimizer_state(own)).at("lr").toDouble() == 0.5);
-  const Other other(
-      parameters, std::make_unique<torch::optim::SGDOptions>(0.1));
-  REQUIRE_THROWS_WITH(optimizer_state(other), Has("Other"));
+  struct Saved : Other {
+    using Other::Other;
+    IValue state_dict() const {
+      return steps;
+    }
+    void load_state_dict(const IValue& state) {
+      steps = state.toInt();
+    }
+    int64_t steps = 3;
+  };
+  const auto options = [] {
+    return std::make_unique<torch::optim::SGDOptions>(0.1);
+  };
+  Other other(parameters, options());
+  const auto refused =
+      Has("::Other cannot be saved or loaded",
+          "a class of the program that has state_dict()");
+  REQUIRE_THROWS_WITH(optimizer_state(other), refused);
+  TrainingState state;
+  REQUIRE_THROWS_WITH(state.add("optimizer", other), refused);
+  Saved saved(parameters, options());
+  state.add("optimizer", saved);
+  REQUIRE(entry(state.state_dict(), "optimizer").toInt() == 3);
 }
 
 // A scheduler that follows a metric resumes as if it had never stopped.

@@ -125,6 +125,23 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
   }
 }
 
+RANKS_TEST("a first checkpoint tells of ignored parameters that differ") {
+  torch::nn::Sequential net(make_layer(), Linear(2, 2));
+  const auto table = net[1]->as<torch::nn::LinearImpl>()->weight;
+  const Reducer reducer(
+      net, group, ReducerOptions().parameters_to_ignore({"1.weight"}));
+  torch::nn::init::constant_(table, group.rank());
+  const auto save = [&] { save_checkpoint(folder + "net.pt", *net, group); };
+  table.set_requires_grad(false);
+  REQUIRE(warnings_of(save).empty()); // not trained
+  table.set_requires_grad(true);
+  REQUIRE_THAT(
+      rank_0_warns(save, group),
+      Has("rank 0's values, the parameters differ between ranks: 1.weight",
+          "No Reducer averages them",
+          "rank_state_dict()"));
+}
+
 RANKS_TEST("a net that parts of the group may average is not compared") {
   const auto part = group.split(group.rank() / 2);
   auto layer = make_layer();

@@ -253,7 +253,8 @@ TEST_CASE("a second optimizer is refused as long as the Reducer exists") {
     reducer.step_in_backward(head);
     reducer.step_in_backward(head); // changes nothing
     CHECK_THROWS_WITH(
-        reducer.step_in_backward(body), Has("already steps another optimizer"));
+        reducer.step_in_backward(body),
+        Has("already steps another optimizer", "construct a Reducer for each"));
     const auto before = net->last->bias.detach().clone();
     net->forward(torch::ones({2, 7})).sum().backward();
     CHECK(!net->last->bias.equal(before));

@@ -2,6 +2,7 @@
 
 #include <ddp/internal/check.h>
 
+#include <c10/util/Type.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -41,8 +42,10 @@ void with_kind_of(
   } else {
     DDP_THROW(
         NotImplementedError,
-        std::string("the state of an optimizer of type ") +
-            typeid(optimizer).name() + " cannot be saved or loaded");
+        "the state of an optimizer of type {} cannot be saved or loaded; "
+        "TrainingState::add accepts a class of the program that has "
+        "state_dict() and load_state_dict(state)",
+        c10::demangle(typeid(optimizer).name()));
   }
 }
 

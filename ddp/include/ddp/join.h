@@ -65,7 +65,9 @@ class DDP_API Joinable {
 
   /// Whether `main_hook` only starts collectives, and `complete_main_hook`
   /// waits for them. Other objects' collectives may begin in between, as with
-  /// Reducers that share a backward pass.
+  /// Reducers that share a backward pass. Must be true for an object that
+  /// communicates within a backward pass of a Reducer in the same `Join`;
+  /// otherwise, the ranks wait for each other until the timeout.
   virtual bool overlaps() const {
     return false;
   }

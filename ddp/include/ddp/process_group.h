@@ -120,8 +120,9 @@ class DDP_API ProcessGroup {
   /// The group of the ranks that pass the same `color` (>= 0), ordered by `key`
   /// and then by rank, with this group's backend. A rank that passes -1, or is
   /// alone with its color, gets a group of one. Rank 0 of the original group
-  /// serves the store of all parts. A group from `from_c10d` can be split if it
-  /// has a store, gloo or nccl, and one host. Collective over this group.
+  /// serves the store of all parts and must outlive them: end with a
+  /// `barrier()` of the original group. A group from `from_c10d` can be split
+  /// if it has a store, gloo or nccl, and one host. Collective over this group.
   ProcessGroup split(int64_t color, int64_t key = 0) const;
 
   /// Waits for every rank and closes the connections. No copy of the group can

@@ -103,6 +103,8 @@ struct ReducerOptions {
 
   /// Names (`named_parameters()`, `named_buffers()`) of parameters and buffers
   /// that are not compared, broadcast or reduced. An unknown name is an error.
+  /// A checkpoint of the module has only rank 0's values of them; to save each
+  /// rank's, see `TrainingState::add`.
   TORCH_ARG(std::set<std::string>, parameters_to_ignore);
 
   /// Names of parameters whose gradients are sparse. Weights of `Embedding` and

@@ -49,6 +49,18 @@ void check_names(
   }
 }
 
+void check_layouts(const NamedTensors& buffers) {
+  for (size_t i = 0; i < buffers.names.size(); ++i) {
+    const auto layout = buffers.tensors[i].layout();
+    DDP_CHECK_VALUE(
+        layout == at::kStrided,
+        "the buffer {} has the layout {} and cannot be broadcast: name it in "
+        "parameters_to_ignore, or set broadcast_buffers(false)",
+        buffers.names[i],
+        layout);
+  }
+}
+
 TargetState make_state(
     const NamedTensors& parameters,
     const Names& sparse,
@@ -58,6 +70,9 @@ TargetState make_state(
   const auto present = buffers();
   check_names("parameters_to_ignore", ignored, parameters, present);
   check_names("sparse_parameters", options.sparse_parameters(), parameters, {});
+  if (options.broadcast_buffers()) {
+    check_layouts(without(present, ignored));
+  }
   TargetState state;
   state.parameters = without(parameters, ignored);
   for (size_t i = 0; i < parameters.names.size(); ++i) {

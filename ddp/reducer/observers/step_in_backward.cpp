@@ -85,7 +85,8 @@ void StepInBackward::attach(
   DDP_CHECK_VALUE(
       !optimizer_ || optimizer_ == &optimizer,
       "step_in_backward: the Reducer already steps another optimizer: use "
-      "parameter groups of one optimizer");
+      "parameter groups of one optimizer; for optimizers of different classes, "
+      "or to change the optimizer, construct a Reducer for each");
   DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
       "step_in_backward: LBFGS is not supported, since its step uses all "

@@ -30,6 +30,9 @@ namespace ddp {
 class DDP_API TrainingState {
  public:
   /// Adds a module, wrapped or plain: parameters and buffers by Python's names.
+  /// Rank 0's values are saved for all ranks. Keep tensors that differ between
+  /// ranks (`ReducerOptions::parameters_to_ignore`) out of the module: save
+  /// them by an object with `rank_state_dict()`, see below.
   TrainingState& add(const std::string& name, torch::nn::Module& module);
   /// Adds the module that a pointer points to.
   template <typename Module>
@@ -46,7 +49,9 @@ class DDP_API TrainingState {
     return add(name, module.ptr());
   }
 
-  /// Adds a LibTorch optimizer; see `optimizer_state`.
+  /// Adds a LibTorch optimizer; see `optimizer_state`. Throws
+  /// `c10::NotImplementedError` for a class of the program, which needs
+  /// `state_dict()` and `load_state_dict(state)`, see below.
   TrainingState& add(
       const std::string& name,
       torch::optim::Optimizer& optimizer);
@@ -76,8 +81,11 @@ class DDP_API TrainingState {
   /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
   /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
   /// returns a `std::function<void()>` that loads it; the part is then loaded
-  /// only if all parts fit. A communication hook's state that differs between
-  /// ranks is an additional part, "<name>_of_each_rank", which a file may lack.
+  /// only if all parts fit. `rank_state_dict()`, if present, returns a state on
+  /// the CPU that differs between ranks, as a `c10::IValue` for
+  /// `load_rank_state_dict(state)`: an additional part, "<name>_of_each_rank",
+  /// which a file may lack, and which only the same number of ranks loads. A
+  /// save gathers these states on each rank.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
