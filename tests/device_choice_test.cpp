@@ -116,6 +116,11 @@ TEST_CASE("a scheduler that shows each rank several GPUs is understood") {
     REQUIRE(choice.backend == "nccl");
     REQUIRE(choice.device == c10::Device(c10::kCUDA, expected[rank]));
   }
+  // Neighbouring ranks on different sockets.
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto choice = choose({kTwoGpus, last, kTwoGpus, last}, rank);
+    REQUIRE(choice.device == c10::Device(c10::kCUDA, rank / 2));
+  }
 }
 
 TEST_CASE("all ranks throw if one of them does not have its GPU") {

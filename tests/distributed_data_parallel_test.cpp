@@ -103,19 +103,6 @@ std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
   return equal;
 }
 
-RANKS_TEST("a wrapper connects ranks twice only where it may have buffers") {
-  const auto& children = detail::ProcessGroupImpl::of(group).children;
-  const auto net = std::make_shared<EchoNet>();
-  const DistributedDataParallel<EchoNet> model(net, group);
-  REQUIRE(children == 1);
-  const DistributedDataParallel<EchoNet> unchecked(
-      std::make_shared<EchoNet>(), group, ReducerOptions().init_sync(false));
-  REQUIRE(children == 3);
-  const DistributedDataParallel<DriftNet> drifting(
-      std::make_shared<DriftNet>(group.rank()), group);
-  REQUIRE(children == 5);
-}
-
 TEST_CASE("names begin with module.") {
   const ProcessGroup alone;
   DistributedDataParallel<NormNet> model(

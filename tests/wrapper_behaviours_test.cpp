@@ -324,16 +324,22 @@ RANKS_TEST("a backward for an input only is each rank's own") {
 }
 
 RANKS_TEST("a wrapper makes a group only for what needs one") {
-  const auto groups_of = [&](const ReducerOptions& options) {
+  const auto groups_of = [&](const ReducerOptions& options, bool buffer) {
     const auto& made = detail::ProcessGroupImpl::of(group).children;
     const auto before = made;
-    const DistributedDataParallel<Scale> model(
-        std::make_shared<Scale>(), group, options);
+    const auto net = std::make_shared<Scale>();
+    if (buffer) {
+      net->register_buffer("buffer", torch::zeros({1}));
+    }
+    const DistributedDataParallel<Scale> model(net, group, options);
     return made - before;
   };
-  REQUIRE(groups_of({}) == 2); // for gradients and for buffers
-  REQUIRE(groups_of(ReducerOptions().broadcast_buffers(false)) == 1);
-  REQUIRE(groups_of(ReducerOptions().share_communicator(true)) == 0);
+  REQUIRE(groups_of({}, true) == 2); // for gradients and for buffers
+  REQUIRE(groups_of({}, false) == 1);
+  const auto unchecked = ReducerOptions().init_sync(false);
+  REQUIRE(groups_of(unchecked, false) == 2); // other ranks may have buffers
+  REQUIRE(groups_of(ReducerOptions().broadcast_buffers(false), true) == 1);
+  REQUIRE(groups_of(ReducerOptions().share_communicator(true), true) == 0);
 }
 
 } // namespace ddp::test::wrapper_behaviours_test

@@ -61,8 +61,8 @@ void Rounds::connect(const ProcessGroup& group) {
     return;
   }
   own_.reset();
-  const bool one_thread =
-      group.backend() == "mpi" && backends::mpi::library().needs_calls();
+  const bool one_thread = ProcessGroupImpl::of(group).communicator &&
+      backends::mpi::library().needs_calls();
   if (group.device().is_cpu() && !one_thread) {
     own_ = group.duplicate();
     if (own_->c10d() == group.c10d()) { // it cannot be reconnected

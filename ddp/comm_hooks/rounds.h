@@ -19,7 +19,8 @@ namespace ddp::detail {
 /// separate thread, one after another, over separate connections, while
 /// backward continues. On a GPU, a reduction is only queued, on a stream from
 /// the pool. Backward waits if neither is possible: over an MPI that allows no
-/// other thread, and over a group from `from_c10d`, which cannot be reconnected.
+/// other thread, and over a group from `from_c10d`, which cannot be
+/// reconnected.
 class Rounds {
  public:
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;

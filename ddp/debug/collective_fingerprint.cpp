@@ -53,6 +53,13 @@ bool has_within(
       time, kLongestBackoff, [&] { return store.check(keys); });
 }
 
+/// Ends the wait for a store whose host is lost.
+void check_nodes() {
+  if (detail::elastic_pause::waits_are_ended()) {
+    throw detail::PeerError("the nodes of the job change");
+  }
+}
+
 } // namespace
 
 CollectiveFingerprint::CollectiveFingerprint(
@@ -72,7 +79,9 @@ CollectiveFingerprint::CollectiveFingerprint(
 template <typename Request>
 auto CollectiveFingerprint::ask(Request request) const {
   return detail::answered_within(
-      timeout_, [store = store_, request] { return request(*store); });
+      timeout_,
+      [store = store_, request] { return request(*store); },
+      check_nodes);
 }
 
 void CollectiveFingerprint::check(

@@ -5,6 +5,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -61,7 +62,8 @@ class SignalHandlers {
   /// Restores the previous handlers, unless others have been installed since.
   ~SignalHandlers();
 
-  /// Lets the handlers remain. A signal then counts for the next object.
+  /// Lets the handlers remain, except for SIGTERM, with which ddprun ends ranks
+  /// that wait for nodes. A signal then counts for the next object.
   void keep();
 
   /// Whether one of the signals has arrived.
@@ -111,7 +113,12 @@ SignalHandlers::~SignalHandlers() {
 }
 
 void SignalHandlers::keep() {
-  signals_.clear();
+  signals_.erase(
+      std::remove_if(
+          signals_.begin(),
+          signals_.end(),
+          [](int number) { return number != SIGTERM; }),
+      signals_.end());
   handlers_kept = true;
 }
 

@@ -262,13 +262,15 @@ void set_aside(const std::string& path) {
 /// Sets aside the records of ranks that only an earlier, larger job had.
 void set_aside_from(int64_t size, const char* folder) {
   std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
-    const auto name = file.path().filename().string();
+  std::filesystem::directory_iterator file(folder, error);
+  for (; !error && file != std::filesystem::directory_iterator();
+       file.increment(error)) {
+    const auto name = file->path().filename().string();
     int rank = 0;
     int length = 0;
     if (std::sscanf(name.c_str(), "rank_%d.json%n", &rank, &length) == 1 &&
         length == static_cast<int>(name.size()) && rank >= size) {
-      set_aside(file.path().string());
+      set_aside(file->path().string());
     }
   }
 }

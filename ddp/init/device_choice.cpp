@@ -10,9 +10,9 @@ namespace ddp {
 namespace {
 
 /// The GPU of a rank: the requested GPU, the only visible GPU, or else the GPU
-/// with the number of the local rank. If that number is too large, since a
-/// scheduler shows the host's other ranks other GPUs, ranks with the same GPUs
-/// are counted instead.
+/// with the number of the local rank. If that number is too large for a rank,
+/// since a scheduler shows the host's other ranks other GPUs, the ranks with
+/// the same GPUs are counted instead.
 int64_t gpu_index(
     const std::vector<RankInfo>& members,
     size_t rank,
@@ -26,13 +26,16 @@ int64_t gpu_index(
   if (share && count > 0) {
     return place.rank % count;
   }
-  if (place.rank < count || place.rank >= place.size) {
-    return place.rank;
+  bool is_counted = false;
+  int64_t position = 0;
+  for (size_t r = 0; r < members.size(); ++r) {
+    if (members[r].host == own.host && members[r].gpus == own.gpus) {
+      const auto other = local_position(members, static_cast<int64_t>(r));
+      is_counted |= other.rank >= count && other.rank < other.size;
+      position += r < rank;
+    }
   }
-  const auto end = members.begin() + static_cast<int64_t>(rank);
-  return std::count_if(members.begin(), end, [&](const RankInfo& other) {
-    return other.host == own.host && other.gpus == own.gpus;
-  });
+  return is_counted && place.rank < place.size ? position : place.rank;
 }
 
 /// The reason why ranks cannot have separate GPUs, and the remedy.

@@ -60,13 +60,14 @@ std::string write_flight_record(int64_t rank) {
                                                                  : "";
 }
 
-/// Waits for the work of all devices of this type that the process uses.
+/// Waits for the current streams of all devices of this type that the process
+/// uses.
 void wait_for_devices(c10::DeviceType type) {
   const c10::impl::VirtualGuardImpl devices(type);
   const auto& hooks = at::globalContext().getAcceleratorHooksInterface(type);
   for (c10::DeviceIndex i = 0; i < devices.deviceCount(); ++i) {
     if (hooks.hasPrimaryContext(i)) {
-      devices.synchronizeDevice(i);
+      devices.synchronizeStream(devices.getStream({type, i}));
     }
   }
 }
@@ -293,6 +294,7 @@ Watchdog::~Watchdog() {
 
 void check_gpu_results(const ProcessGroup& group) {
   auto& impl = ProcessGroupImpl::of(group);
+  check_usable(impl, "a checkpoint");
   if (!impl.watchdog_thread->await_valid_results(impl.scope)) {
     fail(
         impl,

@@ -62,19 +62,6 @@ void use(const BackendPtr& backend) {
   TORCH_CHECK(sums[0].eq(size * (size + 1) / 2).all().item<bool>());
 }
 
-/// Starts sums over two groups, which ranks may do in different orders.
-void use_both(const BackendPtr& one, const BackendPtr& another) {
-  const bool swapped = one->getRank() % 2 == 1;
-  std::vector<at::Tensor> sums{at::full({1000}, 1.0)};
-  std::vector<at::Tensor> more_sums{at::full({1000}, 1.0)};
-  const auto first = (swapped ? another : one)->allreduce(sums);
-  const auto second = (swapped ? one : another)->allreduce(more_sums);
-  first->wait();
-  second->wait();
-  TORCH_CHECK(sums[0].eq(one->getSize()).all().item<bool>());
-  TORCH_CHECK(more_sums[0].eq(one->getSize()).all().item<bool>());
-}
-
 /// Adopts a communicator of the program and uses it after the program frees its
 /// own handle.
 BackendPtr use_own_group() {
@@ -131,7 +118,6 @@ void run(const std::string& level, const std::string& when) {
   TORCH_CHECK(mpi::library().initialized());
   const auto backend = create(*world);
   use(backend);
-  use_both(backend, create(*world));
   reject();
   const bool main_only = level == "single" || level == "funneled";
   TORCH_CHECK(is_refused_to_threads(backend) == main_only);

@@ -9,8 +9,8 @@
 //   wrong  hands over an invalid communicator
 
 #include <ddp/ddp.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <mpi.h>
 
@@ -124,7 +124,8 @@ void run_learning(const ddp::ProcessGroupOptions& options) {
   check(sum_over_mpi() == world_size() * (world_size() - 1) / 2, "the world");
 }
 
-/// Half of the ranks reach the one Reducer's parameters first, half the other's.
+/// Half of the ranks reach the one Reducer's parameters first, half the
+/// other's.
 void run_sharing(const ddp::ProcessGroupOptions& options) {
   const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
   ddp::manual_seed(3, group);

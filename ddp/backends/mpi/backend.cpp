@@ -40,8 +40,13 @@ Task Backend::task(const Call& call) const {
 
 Backend::WorkPtr Backend::launch(Task task) {
   task.staging.close();
+  const bool is_message = c10d::isP2POp(task.type);
   auto operation = c10::make_intrusive<Operation>(channel_, std::move(task));
-  Engine::get().submit(operation);
+  auto& engine = Engine::get();
+  engine.submit(operation);
+  if (!is_message && !engine.may_be_pending()) {
+    engine.wait(*operation, Operation::Clock::time_point::max());
+  }
   return operation;
 }
 

@@ -17,8 +17,8 @@ namespace ddp::backends::mpi {
 ///
 /// Only the program's threads may call MPI if the program initialized MPI
 /// without MPI_THREAD_MULTIPLE. Collectives are then complete when the call
-/// returns, and sends and receives progress only within `wait`, `isCompleted`
-/// or later calls.
+/// returns, except within `Engine::defer`. These, and sends and receives,
+/// progress only within `wait`, `isCompleted` or later calls.
 class Backend final : public CollectiveBackend {
  public:
   /// `largest` is the maximum number of elements for one MPI call.

@@ -20,6 +20,8 @@ constexpr std::chrono::microseconds kPatienceOfThread{50};
 constexpr std::chrono::microseconds kHeadStart{100};
 constexpr std::chrono::microseconds kAtOnce{0};
 
+thread_local bool deferring = false;
+
 } // namespace
 
 Engine& Engine::get() {
@@ -115,9 +117,22 @@ void Engine::poll() {
   complete_arrived();
 }
 
-void Engine::drive(
-    Clock::time_point until,
-    const std::function<bool()>& done) {
+void Engine::defer(const std::function<void()>& start) {
+  deferring = true;
+  try {
+    start();
+  } catch (...) {
+    deferring = false;
+    throw;
+  }
+  deferring = false;
+}
+
+bool Engine::may_be_pending() const {
+  return threading_ != Threading::kCaller || deferring;
+}
+
+void Engine::drive(Clock::time_point until, const std::function<bool()>& done) {
   Backoff pause(kSpinOfWaiters, kPatienceOfWaiters);
   for (auto now = Clock::now(); !done() && now < until; now = Clock::now()) {
     poll();

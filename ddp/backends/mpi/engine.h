@@ -39,6 +39,13 @@ class Engine {
   /// Drives the operations once, if the engine has no thread.
   void poll();
 
+  /// Calls `start`, whose operations need not be complete when it returns.
+  void defer(const std::function<void()>& start);
+
+  /// Whether an operation may be pending when the call that starts it returns:
+  /// if the engine has a thread, or within `defer`.
+  bool may_be_pending() const;
+
   /// Polls until `done` returns true, or until `until`.
   void drive(
       Operation::Clock::time_point until,

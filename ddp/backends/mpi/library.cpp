@@ -178,6 +178,10 @@ bool needs_calls() {
   return Engine::get().threading() == Threading::kCaller;
 }
 
+void defer(const std::function<void()>& start) {
+  Engine::get().defer(start);
+}
+
 void drive(
     std::chrono::steady_clock::time_point until,
     const std::function<bool()>& done) {
@@ -192,6 +196,6 @@ const ddp::backends::mpi::Library*
 ddp_mpi_library() {
   using namespace ddp::backends::mpi;
   static const Library library{
-      DDP_VERSION, mpi_running, world, adopt, needs_calls, drive};
+      DDP_VERSION, mpi_running, world, adopt, needs_calls, defer, drive};
   return &library;
 }

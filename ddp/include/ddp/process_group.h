@@ -52,11 +52,11 @@ class DDP_API ProcessGroup {
   /// Forms a group of the ranks of the program's `MPI_Comm` `comm`, over which
   /// these ranks exchange addresses, unless options name `master_addr` and
   /// `master_port`. The backend is "mpi" unless options or DDP_BACKEND name
-  /// another backend. MPI must be initialized. `comm` is duplicated; the program
-  /// still frees it. Ranks of different groups on a host choose the same GPUs,
-  /// unless the groups come from the `split` of one. Collective over `comm`. Throws
-  /// `c10::ValueError` if ddp was built with a different MPI, `c10::Error` if
-  /// built without MPI, and as `init_process_group` does.
+  /// another backend. MPI must be initialized. `comm` is duplicated; the
+  /// program still frees it. Ranks of different groups on a host choose the
+  /// same GPUs, unless the groups come from the `split` of one. Collective over
+  /// `comm`. Throws `c10::ValueError` if ddp was built with a different MPI,
+  /// `c10::Error` if built without MPI, and as `init_process_group` does.
   template <typename Communicator>
   static ProcessGroup from_mpi(
       Communicator comm,
