@@ -26,6 +26,9 @@ int64_t gpu_index(
   if (share && count > 0) {
     return place.rank % count;
   }
+  if (place.size <= count || place.rank >= place.size) {
+    return place.rank;
+  }
   bool is_counted = false;
   int64_t position = 0;
   for (size_t r = 0; r < members.size(); ++r) {
@@ -35,7 +38,7 @@ int64_t gpu_index(
       position += r < rank;
     }
   }
-  return is_counted && place.rank < place.size ? position : place.rank;
+  return is_counted ? position : place.rank;
 }
 
 /// The reason why ranks cannot have separate GPUs, and the remedy.

@@ -30,11 +30,12 @@ c10::Stream stream_of(int64_t id) {
   return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
 }
 
-void note_wait() {
+void wait_on_host(const StreamOrder::Point& point) {
   TORCH_CHECK(
       !Graph::current(),
       "the host waits for the device while a graph is captured");
   ++waits;
+  order().wait_on_host(point);
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -92,18 +93,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    note_wait();
-    order().wait_on_host(order().reached(stream.id()));
+    wait_on_host(order().reached(stream.id()));
   }
   void synchronizeDevice(c10::DeviceIndex /*device*/) const override {
-    note_wait();
-    for (int64_t id = 0; id < streams; ++id) {
-      order().wait_on_host(order().reached(id));
-    }
+    wait_on_host(order().reached());
   }
   void synchronizeEvent(void* event) const override {
-    note_wait();
-    order().wait_on_host(*static_cast<StreamOrder::Point*>(event));
+    wait_on_host(*static_cast<StreamOrder::Point*>(event));
   }
 };
 

@@ -59,6 +59,16 @@ class StreamOrder {
     return clock(stream);
   }
 
+  /// The point that all streams have reached.
+  Point reached() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Point result;
+    for (const auto& [stream, point] : clocks_) {
+      advance(result, point);
+    }
+    return result;
+  }
+
   /// Orders further work of `stream` after `point`.
   void wait(StreamId stream, const Point& point) {
     const std::lock_guard<std::mutex> lock(mutex_);
