@@ -53,14 +53,13 @@ void Agent::start_attempt(Listener listener) {
   told_waits_ = false;
   attempt_.reset(); // or the new ranks would hold its descriptors
   attempt_ = std::make_unique<Attempt>(
-      job_, number_, std::move(listener), descriptor_limit_, output_);
+      job_,
+      number_,
+      std::move(listener),
+      descriptor_limit_,
+      output_,
+      [this](int fd) { watch(fd); });
   supervisor_.emplace(job_.options.nproc_per_node, job_.options.grace, now);
-  watch(attempt_->exec_errors.get());
-  for (const Attempt::Rank& each : attempt_->ranks) {
-    if (each.process) {
-      watch(each.process.get());
-    }
-  }
   if (job_.options.hang_timeout.count() > 0) {
     next_tick_ = now + kTickTime;
   }

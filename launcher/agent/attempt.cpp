@@ -55,16 +55,21 @@ Attempt::Attempt(
     int its_number,
     Listener listener,
     const rlimit& ranks_limit,
-    OutputMultiplexer& output)
+    OutputMultiplexer& output,
+    const std::function<void(int)>& watch)
     : number(its_number),
       job_(job),
       ranks_limit_(ranks_limit),
       output_(output) {
   Pipe errors = make_pipe();
+  exec_errors = std::move(errors.read_end);
+  watch(exec_errors.get());
   for (int i = 0; i < job.options.nproc_per_node; ++i) {
     start_rank(i, listener.port, errors.write_end.get());
+    if (ranks.back().process) {
+      watch(ranks.back().process.get());
+    }
   }
-  exec_errors = std::move(errors.read_end);
   errors.write_end.reset();
   // Last: ranks need not wait for the store, since its socket listens already.
   start_own_store(std::move(listener));

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,15 +30,18 @@ class Attempt {
   };
 
   /// Starts all processes. If `listener` has only a port, another node serves
-  /// the store. `ranks_limit` is the ranks' RLIMIT_NOFILE. Call from the main
-  /// thread. Throws LaunchError or std::system_error; the caller must then end
-  /// the processes already started.
+  /// the store. `ranks_limit` is the ranks' RLIMIT_NOFILE. `watch` is called
+  /// with `exec_errors` before the ranks start, and with each rank's pidfd
+  /// before the next one starts: the order in which they become readable
+  /// counts. Call from the main thread. Throws LaunchError or
+  /// std::system_error; the caller must then end the processes already started.
   Attempt(
       const Job& job,
       int number,
       Listener listener,
       const rlimit& ranks_limit,
-      OutputMultiplexer& output);
+      OutputMultiplexer& output,
+      const std::function<void(int)>& watch);
 
   /// Whether all ranks can be asked to leave their group and stay alive.
   bool can_pause() const;

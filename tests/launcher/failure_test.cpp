@@ -41,9 +41,12 @@ TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
 }
 
 TEST_CASE("of two failures the earlier is reported", "[failure]") {
-  LaunchedJob job(words("--nproc-per-node 4 WORKER wait"));
+  LaunchedJob job(words("--nproc-per-node 4 WORKER tell-signals"));
   const pid_t later = job.worker(1);
   const pid_t earlier = job.worker(3);
+  job.wait_for_output("ready", 4);
+  job.send(SIGUSR1);
+  job.wait_for_output("got ", 4); // the agent has started all ranks
   const pid_t agent = job.agent();
   REQUIRE(kill(agent, SIGSTOP) == 0); // finds both dead together
   kill(earlier, SIGKILL);
@@ -54,6 +57,25 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   CHECK(job.wait() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Has("ddprun: rank 3 "));
   CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
+}
+
+TEST_CASE("a rank that fails before all have started is blamed", "[failure]") {
+  const TemporaryFolder folder;
+  write_program(
+      folder / "rank",
+      "cd '" + folder.path() +
+          "'\n"
+          "case $RANK in\n"
+          "  0) until [ -e next ] && grep -qs State:.Z /proc/$(cat "
+          "pid)/status\n"
+          "     do :; done; exit 1;; # a consequence\n"
+          "  8) echo $$ > pid; exit 8;;\n"
+          "  9) touch next;;\n"
+          "esac\n"
+          "exec sleep 60");
+  LaunchedJob job(words("--nproc-per-node 64 '" + folder / "rank'"));
+  CHECK(job.wait() == 8);
+  CHECK_THAT(job.err(), Has("ddprun: rank 8 (pid "));
 }
 
 // A shell that starts a server and then becomes ddprun: `serve & exec ddprun`.
