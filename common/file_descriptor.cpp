@@ -23,6 +23,15 @@ Pipe make_pipe() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
+FileDescriptor above_standard_streams(FileDescriptor file) {
+  if (file.get() > STDERR_FILENO) {
+    return file;
+  }
+  return FileDescriptor(check_call(
+      fcntl(file.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
+      "cannot duplicate a descriptor"));
+}
+
 int check_call(int result, const char* what) {
   if (result == -1) {
     throw std::system_error(errno, std::generic_category(), what);

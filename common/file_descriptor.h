@@ -32,6 +32,11 @@ class FileDescriptor {
   /// Closes the descriptor now.
   void reset();
 
+  /// Returns the descriptor, which the caller must close.
+  [[nodiscard]] int release() {
+    return std::exchange(fd_, -1);
+  }
+
  private:
   int fd_ = -1;
 };
@@ -44,6 +49,11 @@ struct Pipe {
 
 /// Opens a pipe with O_CLOEXEC on both ends. Throws std::system_error.
 Pipe make_pipe();
+
+/// Returns `file`, or its duplicate with O_CLOEXEC if its number is one of 0 to
+/// 2, which a program without standard streams leaves free. Throws
+/// std::system_error.
+FileDescriptor above_standard_streams(FileDescriptor file);
 
 /// Returns a descriptor that becomes readable when the process ends; empty,
 /// with errno ENOSYS, on kernels before 5.3, and with another errno after a

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <common/cpu_quota.h>
 #include <common/text.h>
@@ -28,21 +29,31 @@ int gpu_devices(const std::string& device_folder) {
   for (const auto& entry :
        std::filesystem::directory_iterator(device_folder, none)) {
     const std::string name = entry.path().filename();
-    count += name.rfind(stem, 0) == 0 && all_digits(name.substr(stem.size()));
+    // CUDA does not count the GPUs that a cgroup hides.
+    count += name.rfind(stem, 0) == 0 && all_digits(name.substr(stem.size())) &&
+        access(entry.path().c_str(), R_OK | W_OK) == 0;
   }
   return count;
+}
+
+double cpus_of_affinity() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0
+      ? CPU_COUNT(&set)
+      : std::thread::hardware_concurrency();
 }
 
 } // namespace
 
 int available_cpus(const std::string& root) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const double cpus = sched_getaffinity(0, sizeof set, &set) == 0
-      ? CPU_COUNT(&set)
-      : std::thread::hardware_concurrency();
   // Rounded down: with one more rank, all ranks would wait for their quota.
-  return std::max(1, static_cast<int>(std::min(cpus, cpu_quota(root))));
+  return std::max(
+      1, static_cast<int>(std::min(cpus_of_affinity(), cpu_quota(root))));
+}
+
+bool quota_limits_cpus(const std::string& root) {
+  return available_cpus(root) < cpus_of_affinity();
 }
 
 int visible_gpus(const char* selection, const std::string& device_folder) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ios>
+#include <locale>
 #include <random>
 #include <sstream>
 #include <string>
@@ -11,6 +12,7 @@ namespace ddp::detail {
 inline std::string random_name() {
   std::random_device device;
   std::ostringstream text;
+  text.imbue(std::locale::classic()); // others group digits
   text << std::hex << device() << device();
   return text.str();
 }

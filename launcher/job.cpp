@@ -47,17 +47,21 @@ JobEnvironment make_environment(const LaunchOptions& options) {
 void choose_threads(Job* job) {
   const LaunchOptions& options = job->options;
   const int ranks = options.nproc_per_node;
-  const int cpus = available_cpus();
+  const int cpus = job->places.empty()
+      ? available_cpus()
+      : std::min(available_cpus(), usable_cpus(job->places));
   const auto set =
       rank_variable(options, process_environment, "OMP_NUM_THREADS");
-  const int threads =
-      omp_threads_per_rank(ranks, cpus, set ? set->c_str() : nullptr);
+  const int threads = omp_threads_per_rank(
+      ranks, cpus, set ? set->c_str() : nullptr, quota_limits_cpus());
   job->environment.omp_threads = threads;
   if (threads > 0) {
     job->notes.push_back(
         "OMP_NUM_THREADS is not set, so ddprun sets it to " +
-        std::to_string(threads) + " for each of " + std::to_string(ranks) +
-        " ranks on " + std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs"));
+        std::to_string(threads) + " for " +
+        (ranks == 1 ? "the rank"
+                    : "each of " + std::to_string(ranks) + " ranks") +
+        " on " + std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs"));
   }
 }
 

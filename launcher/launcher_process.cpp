@@ -1,8 +1,10 @@
 #include <launcher/job.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <vector>
 
 #include <poll.h>
@@ -18,6 +20,18 @@
 namespace ddp {
 namespace {
 
+// Reaps children: also orphans of other programs, as process 1 of a container.
+// Returns the agent's wait status if the agent is among them.
+std::optional<int> reap_children(pid_t agent) {
+  int status = 0;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == agent) {
+      return status;
+    }
+  }
+  return std::nullopt;
+}
+
 // Forwards signals until the agent ends; returns its wait status.
 int wait_for_agent(pid_t agent, LauncherLink launcher) {
   const FileDescriptor signals = open_signal_descriptor();
@@ -31,14 +45,14 @@ int wait_for_agent(pid_t agent, LauncherLink launcher) {
       }
     }
     while (const int signal = next_signal(signals)) {
-      int status = 0;
       if (signal != SIGCHLD) {
         kill(agent, signal);
-      } else if (waitpid(agent, &status, WNOHANG) == agent) {
-        return status;
+      } else if (const auto status = reap_children(agent)) {
+        return *status;
       }
-      if (signal == SIGTSTP) {
-        raise(SIGSTOP); // for the shell; the agent has stopped the ranks
+      if (signal == SIGTSTP) { // the agent has stopped the ranks
+        stop_for_shell();
+        kill(agent, SIGCONT); // also if this process was not stopped
       }
     }
   }
@@ -48,8 +62,14 @@ int wait_for_agent(pid_t agent, LauncherLink launcher) {
 void await_last_words(const std::vector<pid_t>& not_ours) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
-  while (child_processes().size() > not_ours.size() &&
-         std::chrono::steady_clock::now() < deadline) {
+  const auto has_own = [&] {
+    const auto children = child_processes();
+    return std::any_of(children.begin(), children.end(), [&](pid_t each) {
+      return std::find(not_ours.begin(), not_ours.end(), each) ==
+          not_ours.end();
+    });
+  };
+  while (has_own() && std::chrono::steady_clock::now() < deadline) {
     await_child_signal(10);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
@@ -59,6 +79,9 @@ void await_last_words(const std::vector<pid_t>& not_ours) {
 } // namespace
 
 int run_launcher_process(Job& job) {
+  if (job.options.has_remote_launcher) {
+    std::signal(SIGHUP, SIG_DFL); // only the remote shell ignores it
+  }
   take_signals();
   // A shell that became ddprun (exec) leaves children that are not ddprun's.
   const std::vector<pid_t> not_ours = child_processes();

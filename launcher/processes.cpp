@@ -67,6 +67,30 @@ bool ends_job(int signal) {
       signal == SIGQUIT;
 }
 
+bool EndRequests::take(int signal, Time now, pid_t sender) {
+  constexpr std::chrono::milliseconds same_request(500);
+  if (count_ == 0 || signal == signal_) {
+    const bool is_new = sender > 0 && senders_.insert(sender).second;
+    if (count_ > 0 && (is_new || now - first_ < same_request)) {
+      return false;
+    }
+  }
+  if (++count_ == 1) {
+    signal_ = signal;
+    first_ = now;
+  }
+  return true;
+}
+
+void stop_for_shell() {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  raise(SIGTSTP);
+  sigprocmask(SIG_UNBLOCK, &stop, nullptr); // stops here
+  sigprocmask(SIG_BLOCK, &stop, nullptr);
+}
+
 rlimit raise_descriptor_limit() {
   rlimit limit{};
   check_call(getrlimit(RLIMIT_NOFILE, &limit), "cannot read RLIMIT_NOFILE");

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <csignal>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,36 @@ int next_signal(const FileDescriptor& signals, pid_t* sender = nullptr);
 
 /// Whether this signal ends the job.
 bool ends_job(int signal);
+
+/// The requests to end the job. A supervisor may send its signal to several
+/// processes, which forward it, and may send it twice: the first signal counts
+/// once, whoever else sends it, and for half a second also if it is repeated.
+class EndRequests {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Counts a signal that ends the job, from process `sender` (0 if unknown);
+  /// returns false if it is the same request as the first signal.
+  bool take(int signal, Time now, pid_t sender = 0);
+  int count() const {
+    return count_;
+  }
+  /// The first signal; 0 for none.
+  int signal() const {
+    return signal_;
+  }
+
+ private:
+  int count_ = 0;
+  int signal_ = 0;
+  Time first_;
+  std::set<pid_t> senders_; // of the first signal
+};
+
+/// Stops this process, which blocks SIGTSTP, as SIGTSTP stops others, and
+/// returns when the process continues. Returns at once if no shell could
+/// continue it: in process 1, and in an orphaned process group.
+void stop_for_shell();
 
 /// Raises this process's limit of open files, usually 1024, as far as it may:
 /// each rank or host takes several. Returns the previous limit, for processes
@@ -61,8 +93,9 @@ std::string find_helper(const std::string& name);
 /// How a helper program ended; names a remedy if it lacks a shared library.
 std::string describe_helper_end(int wait_status);
 
-/// For WorkerPlan::prepare of a helper: a supervisor may signal all processes
-/// of a job, and the ranks need the helpers until they have ended.
+/// For WorkerPlan::prepare of a helper or a remote shell: a supervisor may
+/// signal all processes of a job, and the ranks need these until they have
+/// ended.
 void ignore_job_signals();
 
 /// The environment for helpers: this process's environment without the nodes'

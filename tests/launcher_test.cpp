@@ -2,6 +2,7 @@
 #include <tests/support/catch_plain.h>
 
 #include <common/scheduler/rank_environment.h>
+#include <launcher/affinity/cpu_binding.h>
 #include <launcher/output/line_splitter.h>
 #include <launcher/output/output_multiplexer.h>
 #include <launcher/output/screen.h>
@@ -112,6 +113,29 @@ TEST_CASE("OpenMP threads are shared out fairly", "[unit]") {
   CHECK(omp_threads_per_rank(4, 2, nullptr) == 1);
   CHECK(omp_threads_per_rank(1, 16, nullptr) == 0);
   CHECK(omp_threads_per_rank(4, 16, "3") == 0);
+}
+
+TEST_CASE("one rank under a quota starts no more threads than that", "[unit]") {
+  CHECK(omp_threads_per_rank(1, 4, nullptr, true) == 4);
+  CHECK(omp_threads_per_rank(3, 4, nullptr, true) == 1);
+  CHECK(omp_threads_per_rank(1, 4, "3", true) == 0);
+}
+
+TEST_CASE(
+    "ranks that are bound share only the CPUs of their places",
+    "[unit]") {
+  const auto place = [](size_t first, size_t count) {
+    RankPlace result;
+    for (size_t cpu = first; cpu < first + count; ++cpu) {
+      CPU_SET(cpu, &result.cpus);
+    }
+    return result;
+  };
+  CHECK(usable_cpus({place(0, 4), place(4, 4)}) == 8);
+  CHECK(usable_cpus({place(0, 4), place(4, 12)}) == 8); // 4 each
+  CHECK(usable_cpus({place(0, 8), place(0, 8), place(8, 2)}) == 6);
+  CHECK(usable_cpus({place(0, 6), place(0, 6), place(0, 6)}) == 6);
+  CHECK(usable_cpus({place(0, 1), place(0, 1), place(0, 1)}) == 1);
 }
 
 } // namespace ddp::test::launcher_test

@@ -120,8 +120,14 @@ std::vector<std::string> worker_environment(
   return result;
 }
 
-int omp_threads_per_rank(int ranks, int cpus, const char* omp_setting) {
-  return ranks > 1 && omp_setting == nullptr ? std::max(1, cpus / ranks) : 0;
+int omp_threads_per_rank(
+    int ranks,
+    int cpus,
+    const char* omp_setting,
+    bool has_quota) {
+  return (ranks > 1 || has_quota) && omp_setting == nullptr
+      ? std::max(1, cpus / ranks)
+      : 0;
 }
 
 } // namespace ddp

@@ -64,9 +64,13 @@ std::vector<std::string> worker_environment(
     const Variables& set,
     const char* const* inherited);
 
-/// An equal share of `cpus` for each rank if several ranks share the CPUs and
-/// the user has not set OMP_NUM_THREADS (`omp_setting`, null if unset);
-/// otherwise 0.
-int omp_threads_per_rank(int ranks, int cpus, const char* omp_setting);
+/// An equal share of `cpus` for each rank if several ranks share the CPUs, or
+/// if a quota that OpenMP does not read limits them (`has_quota`), and the user
+/// has not set OMP_NUM_THREADS (`omp_setting`, null if unset); otherwise 0.
+int omp_threads_per_rank(
+    int ranks,
+    int cpus,
+    const char* omp_setting,
+    bool has_quota = false);
 
 } // namespace ddp

@@ -269,6 +269,27 @@ std::vector<RankPlace> rank_places(
   return places;
 }
 
+int usable_cpus(const std::vector<RankPlace>& places) {
+  double smallest = CPU_SETSIZE;
+  for (const RankPlace& each : places) {
+    double share = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &each.cpus)) {
+        const auto has = [cpu](const RankPlace& place) {
+          return CPU_ISSET(cpu, &place.cpus);
+        };
+        share += 1.0 /
+            static_cast<double>(
+                     std::count_if(places.begin(), places.end(), has));
+      }
+    }
+    smallest = std::min(smallest, share);
+  }
+  return std::max(
+      1,
+      static_cast<int>(smallest * static_cast<double>(places.size()) + 1e-6));
+}
+
 int apply_place(const RankPlace& place) {
   if (sched_setaffinity(0, sizeof place.cpus, &place.cpus) != 0) {
     return errno;

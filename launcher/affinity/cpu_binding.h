@@ -45,6 +45,10 @@ std::vector<RankPlace> rank_places(
     const cpu_set_t& allowed,
     const std::string& root = "/");
 
+/// The number of CPUs that `places` have, if each rank has as few as the rank
+/// with the smallest share; ranks share a CPU that several places have.
+int usable_cpus(const std::vector<RankPlace>& places);
+
 /// Binds this process to `place`. Returns 0, or the errno if the process cannot
 /// run on these CPUs; a kernel or container may refuse the memory binding
 /// without an error. Async-signal-safe, for use between fork and exec.

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include <launcher/agent/progress_watch.h>
 #include <launcher/job.h>
 #include <launcher/output/output_multiplexer.h>
+#include <launcher/processes.h>
 #include <launcher/rendezvous/rendezvous.h>
 #include <launcher/report/report.h>
 
@@ -145,8 +145,7 @@ class Agent {
   std::optional<Rendezvous::Command> command_; // to start, or to exit
   std::optional<Time> next_waiting_;
   bool reached_ = false; // the rendezvous
-  int end_requests_ = 0; // number of signals that end the job
-  std::set<pid_t> end_senders_; // of such signals
+  EndRequests end_requests_;
   std::optional<int> exit_code_; // once the job has ended
   std::string reason_; // why the last ranks stopped; not yet reported
   bool told_ = false; // told other nodes of this attempt's failure

@@ -157,8 +157,8 @@ void Agent::on_signal(int signal, pid_t sender) {
     resume();
   } else if (!ends_job(signal)) {
     send({signal});
-  } else if (!end_senders_.insert(sender).second || end_requests_ == 0) {
-    end_job(signal); // not again if a supervisor also signalled the launcher
+  } else if (end_requests_.take(signal, Clock::now(), sender)) {
+    end_job(signal);
   }
 }
 
@@ -166,7 +166,7 @@ void Agent::on_signal(int signal, pid_t sender) {
 void Agent::end_job(int signal) {
   const Time now = Clock::now();
   const std::string name = describe_signal(signal);
-  const bool first = ++end_requests_ == 1;
+  const bool first = end_requests_.count() == 1;
   if (supervisor_ && supervisor_->running()) {
     say(first ? "stopping all ranks on " + name
               : name + " again; killing all ranks");
@@ -175,7 +175,7 @@ void Agent::end_job(int signal) {
     return;
   }
   leave_job(signal);
-  if (!first && !(end_requests_ == 2 && awaits_others())) {
+  if (!first && !(end_requests_.count() == 2 && awaits_others())) {
     abandon(supervisor_ ? exit_code(make_report()) : kExitSignalBase + signal);
   }
   if (first) {

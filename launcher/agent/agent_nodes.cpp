@@ -286,7 +286,7 @@ int Agent::conclude(const Command& exit) {
   const auto& failure = log.failure;
   JobReport report = make_report();
   report.exit_code = exit.code;
-  if (!supervisor_ && end_requests_ > 0) { // before there were ranks
+  if (!supervisor_ && end_requests_.count() > 0) { // before there were ranks
     report.reason = StopReason::kSignal;
     return tell_end(std::move(report));
   }

@@ -22,7 +22,7 @@ bool Agent::may_pause() const {
   const NodeOptions& nodes = job_.options.nodes;
   const bool may_change =
       nodes.least < nodes.most || job_.options.max_restarts > 0;
-  const bool ends = end_requests_ > 0 || !may_change ||
+  const bool ends = end_requests_.count() > 0 || !may_change ||
       log.cause == Membership::Cause::kEnd || log.has_failed();
   return !ends && !supervisor_->stopping() &&
       supervisor_->alive().size() == attempt_->ranks.size() &&

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
@@ -26,17 +27,24 @@ int execution_error(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
+std::string remedy(const std::string& name) {
+  struct statvfs file_system {};
+  if (statvfs(name.c_str(), &file_system) != 0) {
+    return "; one of its folders cannot be searched";
+  }
+  return (file_system.f_flag & ST_NOEXEC) != 0
+      ? "; its file system is mounted noexec"
+      : "; try chmod +x " + name;
+}
+
 [[noreturn]] void reject(const std::string& name, int error) {
   if (error == ENOENT || error == ENOTDIR) {
     throw LaunchError(kExitNotFound, name + ": no such program");
   }
-  std::string hint;
-  if (error == EACCES) {
-    hint = "; try chmod +x " + name;
-  }
   throw LaunchError(
       kExitNotExecutable,
-      name + ": cannot be executed: " + std::strerror(error) + hint);
+      name + ": cannot be executed: " + std::strerror(error) +
+          (error == EACCES ? remedy(name) : ""));
 }
 
 bool is_python_script(ProgramKind kind, const std::string& name) {

@@ -121,7 +121,9 @@ void Screen::flush() {
   for (Output& each : outputs_) {
     flush_output(each);
   }
-  write(outputs_[0]); // errors of the other stream
+  for (Output& each : outputs_) {
+    write(each); // errors of the other stream
+  }
 }
 
 void Screen::flush_output(Output& to) {

@@ -15,8 +15,9 @@ namespace ddp {
 /// Writes the ranks' lines to ddprun's standard output and error. Lines of
 /// different sources never mix. A terminal shows one more line below the ranks'
 /// lines, which later lines push down. If both streams lead to the same file,
-/// they are written as one. If a stream fails, its output is dropped, and the
-/// other stream reports the loss. Not thread-safe.
+/// they are written as one. If a stream fails, its output is dropped (of a
+/// file, only what cannot be written), and the other stream reports the loss.
+/// Not thread-safe.
 class Screen {
  public:
   /// The number of unwritten bytes from which `wants_more` returns false,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -36,6 +37,7 @@ Sink::Sink(int fd) : fd_(fd) {
 
 void Sink::append(std::string_view text) {
   if (fd_ >= 0) {
+    text_ += std::exchange(gap_, "");
     text_ += text;
   }
 }
@@ -61,6 +63,11 @@ int Sink::write() {
     }
   }
   blocked_ = false;
+  if (error != 0 && waits_) { // a full disk may have space again
+    gap_ = std::string("\nddprun: output is missing here (") +
+        std::strerror(error) + ")\n";
+    return std::exchange(failed_, true) ? 0 : error;
+  }
   if (error != 0) {
     fd_ = -1;
     took(waiting());

@@ -26,7 +26,9 @@ class Sink {
   void append(std::string_view text);
 
   /// Writes as much as possible without waiting. Returns 0 or the errno of a
-  /// failure, after which the sink drops all text.
+  /// failure, after which the sink drops all text. If the writes block, the
+  /// sink drops only this text, and a notice precedes later text; then only the
+  /// first failure is returned.
   int write();
 
   /// Bytes not yet written.
@@ -56,6 +58,8 @@ class Sink {
   bool socket_ = false;
   bool pipe_ = false; // that is not reopened
   bool blocked_ = false;
+  bool failed_ = false; // although it waits
+  std::string gap_; // the notice of dropped text
   std::string text_;
   size_t done_ = 0; // of text_
   Clock::time_point last_taken_;

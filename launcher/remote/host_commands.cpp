@@ -19,11 +19,14 @@ using Words = std::vector<std::string>;
 // Two jobs of one host should not use the same port. These ports are above
 // Linux's ephemeral ports (32768 to 60999).
 int drawn_port(const NodeOptions& nodes) {
-  if (nodes.first_port > 0) {
-    return nodes.last_port; // others are taken from the first one on
+  int first = 61440;
+  int last = 65535;
+  if (nodes.first_port > 0) { // other ports are taken from the first one on
+    last = nodes.last_port;
+    first = last - (last - nodes.first_port) / 2;
   }
   std::random_device random;
-  return std::uniform_int_distribution<int>(61440, 65535)(random);
+  return std::uniform_int_distribution<int>(first, last)(random);
 }
 
 bool is_given(const LaunchOptions& options, const std::string& name) {

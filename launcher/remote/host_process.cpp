@@ -39,9 +39,7 @@ pid_t start(
   plan.err_fd = err;
   plan.prepare = [&] {
     setrlimit(RLIMIT_NOFILE, &descriptor_limit);
-    // A notice to all processes of a job ends no ssh.
-    std::signal(SIGUSR1, SIG_IGN);
-    std::signal(SIGUSR2, SIG_IGN);
+    ignore_job_signals();
   };
   return fork_worker(plan);
 }
@@ -172,8 +170,8 @@ std::string HostProcess::describe_end() const {
 void HostProcess::pass_signal(int signal) {
   if (started_ && input_) {
     tell("signal " + std::to_string(signal) + "\n");
-  } else if (is_running() && ends_job(signal)) {
-    ::kill(pid_, SIGTERM);
+  } else if (ends_job(signal)) {
+    kill(); // it ignores other signals
   }
 }
 

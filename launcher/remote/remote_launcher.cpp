@@ -54,7 +54,7 @@ class RemoteLauncher {
   Sink out_{STDOUT_FILENO};
   Sink err_{STDERR_FILENO};
   std::list<HostProcess> hosts_;
-  int signal_ = 0; // that asked to end the job
+  EndRequests end_requests_;
   bool ending_ = false; // all were asked to end
   std::optional<int> code_; // the job's, which all agents end with
   std::optional<Clock::time_point> deadline_; // for the next step of ending
@@ -80,7 +80,7 @@ int RemoteLauncher::run() {
     write_output();
   }
   write_last_output();
-  return code_.value_or(kExitSignalBase + signal_);
+  return code_.value_or(kExitSignalBase + end_requests_.signal());
 }
 
 bool RemoteLauncher::is_running() const {
@@ -148,15 +148,18 @@ void RemoteLauncher::on_signal(int signal) {
     }
     return;
   }
+  const bool ends = ends_job(signal);
+  if (ends && !end_requests_.take(signal, Clock::now())) {
+    return;
+  }
   pass_signal(signal);
-  if (ends_job(signal) && signal_ == 0) {
-    signal_ = signal;
-    ending_ = true;
-  } else if (ends_job(signal)) {
+  ending_ = ending_ || ends;
+  if (ends && end_requests_.count() > 1) {
     expect(kLastOutputTime);
   }
   if (signal == SIGTSTP) {
-    raise(SIGSTOP); // for the shell
+    stop_for_shell();
+    pass_signal(SIGCONT); // also if this process was not stopped
   }
 }
 

@@ -61,8 +61,8 @@ std::string report_text(const JobReport& report);
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` (mode 0600). Readers get the old file
-/// or the complete new file. Does nothing without a file name. Returns an
-/// error's text; empty on success.
+/// or the complete new file, unless the file can only be written in place. Does
+/// nothing without a file name. Returns an error's text; empty on success.
 std::string write_report(const JobReport& report);
 
 /// Writes the report of a job that ended with an error, which the caller
@@ -72,8 +72,8 @@ void write_error_report(
     int exit_code,
     const std::string& error);
 
-/// Checks that a report can be written to `path` and removes an older report.
-/// Throws LaunchError (exit code 2).
+/// Checks that a report can be written to `path` and removes an older report,
+/// or clears its file. Throws LaunchError (exit code 2).
 void prepare_report(const std::string& path);
 
 } // namespace ddp

@@ -87,6 +87,12 @@ int write_new_file(const std::string& path, const std::string& text) {
   return error != 0 || fsync(file.get()) == 0 ? error : errno;
 }
 
+// Whether the file may still be written in place: it is a mount itself, or only
+// its folder is not writable.
+bool is_permission_error(int error) {
+  return error == EBUSY || error == EACCES || error == EPERM || error == EROFS;
+}
+
 [[noreturn]] void reject(const std::string& path, const std::string& why) {
   throw LaunchError(kExitUsage, "--report " + path + ": " + why);
 }
@@ -158,20 +164,20 @@ void prepare_report(const std::string& path) {
     reject(path, "is a folder");
   }
   const bool is_replaced = is_replaceable(path);
-  const std::string written = is_replaced
+  if (is_replaced && unlink(path.c_str()) == 0) {
+    return;
+  }
+  const bool is_new = access(path.c_str(), F_OK) != 0;
+  const std::string written = is_new && is_replaced
       ? std::filesystem::absolute(path).parent_path().string()
       : path;
-  const bool is_new_target = !is_replaced && access(path.c_str(), F_OK) != 0;
+  const bool is_new_target = is_new && !is_replaced;
   const bool is_writable = is_new_target ? bool(open_in_place(path))
                                          : access(written.c_str(), W_OK) == 0;
   if (!is_writable) {
     reject(path, "cannot write to " + written + ": " + std::strerror(errno));
   }
-  if (is_replaced) {
-    unlink(path.c_str());
-  } else {
-    clear_linked(path);
-  }
+  clear_linked(path);
 }
 
 int write_report_file(const std::string& path, const std::string& text) {
@@ -187,7 +193,7 @@ int write_report_file(const std::string& path, const std::string& text) {
   if (error != 0) {
     unlink(temporary.c_str());
   }
-  return error;
+  return is_permission_error(error) ? write_in_place(path, text) : error;
 }
 
 std::string report_json(const JobReport& report) {

@@ -25,8 +25,8 @@ void run_job(int number, const std::string& folder) {
     kill(target[way - 1], way == 1 ? SIGINT : SIGKILL);
   }
   if (way == 1) {
-    job.send(SIGINT); // immediately: they ignore the first
-    job.send(SIGINT);
+    job.send(SIGINT); // immediately: no further request
+    job.send(SIGTERM); // the second request
   }
   const int code = way == 2 ? job.wait_unread() : job.wait();
   const int killed = 128 + SIGKILL;

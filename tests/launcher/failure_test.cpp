@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <common/poll_until.h>
 #include <common/text.h>
 #include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
@@ -99,6 +100,29 @@ TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
   CHECK_FALSE( // a zombie has none
       read_text("/proc/" + std::to_string(server) + "/cmdline").empty());
   kill(server, SIGKILL);
+}
+
+// Process 1 of a container gets the orphans of all its programs.
+TEST_CASE("inherited children that end are reaped", "[failure]") {
+  const Pipe news = make_pipe();
+  JobSetup setup;
+  setup.before_exec = [&] {
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+    }
+    static_cast<void>(!write(news.write_end.get(), &child, sizeof child));
+  };
+  LaunchedJob job(words("--nproc-per-node 3 WORKER wait"), setup);
+  job.wait_for_output("ready", 3);
+  pid_t child = -1;
+  REQUIRE(read(news.read_end.get(), &child, sizeof child) == sizeof child);
+  REQUIRE(kill(child, SIGKILL) == 0);
+  CHECK(detail::poll_for(
+      std::chrono::seconds(20), std::chrono::milliseconds(1), [&] {
+        return kill(child, 0) != 0; // no zombie either
+      }));
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
 }
 
 TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {

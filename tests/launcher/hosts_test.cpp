@@ -108,6 +108,26 @@ TEST_CASE("this machine needs no remote shell", "[unit]") {
   CHECK(has(commands[1].words, "--nproc-per-node=3"));
 }
 
+TEST_CASE("the endpoint's port is drawn from half of the range", "[unit]") {
+  const auto drawn = [](const std::string& range) {
+    const auto options = parse(
+        words("--hosts=localhost:2,127.0.0.1 --port-range=" + range + " x"));
+    return std::stoi(
+        matches(describe_commands(options), "endpoint=localhost:(\\d+)")
+            .at(0)
+            .at(0));
+  };
+  std::set<int> ports;
+  for (int i = 0; i < 30; ++i) {
+    ports.insert(drawn("30000-30009"));
+  }
+  CHECK(ports.size() > 1); // two jobs have the same one rarely
+  CHECK(*ports.begin() >= 30005);
+  CHECK(*ports.rbegin() <= 30009);
+  CHECK(drawn("30000-30001") == 30001); // the ranks' store gets the first
+  CHECK(drawn("30000-30000") == 30000);
+}
+
 TEST_CASE("a host's job ends with its exit code", "[start]") {
   LaunchedJob job(words("--hosts=localhost:1 sh -c 'echo said; exit 3'"));
   CHECK(job.wait() == 3);

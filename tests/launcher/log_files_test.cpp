@@ -2,8 +2,10 @@
 #include <tests/support/catch_plain.h>
 
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include <common/text.h>
+#include <launcher/output/screen.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/multiplexer_fixture.h>
 #include <tests/support/skip.h>
@@ -62,6 +64,49 @@ TEST_CASE("a full disk costs the log, not the job", "[output]") {
     CHECK(count_of(job.err(), "No space left") <= 2); // once per file
   }
   umount(folder.path().c_str());
+}
+
+// Files of this process cannot grow beyond this size, as on a full disk.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t size) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{size, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_ = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+TEST_CASE("files that were full get later output", "[unit]") {
+  const bool is_one = GENERATE(true, false); // as > out 2>&1
+  const TemporaryFolder folder;
+  const auto create = [](const std::string& path) {
+    return FileDescriptor(
+        open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+  };
+  const std::string errors = folder / (is_one ? "out" : "err");
+  const FileDescriptor out = create(folder / "out");
+  const FileDescriptor err = create(errors);
+  Screen screen(out.get(), err.get(), kLong);
+  {
+    const FileLimit limit(4);
+    screen.message("ddprun: the rest of this is lost");
+    screen.flush();
+  }
+  CHECK(screen.all_written()); // else ddprun would wait for ever
+  screen.message("ddprun: news");
+  screen.flush();
+  CHECK(
+      read_text(errors) ==
+      "ddpr\nddprun: output is missing here (File too large)\n"
+      "ddprun: news\n");
 }
 
 TEST_CASE("the prefix is a template", "[output]") {

@@ -42,9 +42,20 @@ TEST_CASE("GPUs are counted as CUDA would show them", "[unit]") {
   CHECK(visible_gpus(nullptr, folder + "/none") == 0);
 }
 
+TEST_CASE("a GPU that a control group hides is not counted", "[unit]") {
+  const FakeRoot root;
+  root.write("nvidia0", "");
+  root.write("nvidia2", "");
+  const std::string hidden = root / "nvidia1";
+  std::filesystem::create_symlink(hidden, hidden); // to itself
+  CHECK(visible_gpus(nullptr, root.path()) == 2);
+}
+
 TEST_CASE("a control group of version 2 bounds the CPUs", "[unit]") {
   const FakeRoot root;
   CHECK(std::isinf(cpu_quota(root.path())));
+  const int unlimited = available_cpus(root.path());
+  CHECK_FALSE(quota_limits_cpus(root.path()));
   root.write("proc/self/cgroup", "0::/kubepods/pod/box\n");
   CHECK(std::isinf(cpu_quota(root.path())));
   root.write("sys/fs/cgroup/kubepods/pod/box/cpu.max", "max 100000\n");
@@ -56,6 +67,7 @@ TEST_CASE("a control group of version 2 bounds the CPUs", "[unit]") {
   root.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
   CHECK(cpu_quota(root.path()) == 0.5);
   CHECK(available_cpus(root.path()) == 1);
+  CHECK(quota_limits_cpus(root.path()) == (unlimited > 1));
 }
 
 TEST_CASE("a control group of version 1 bounds the CPUs", "[unit]") {

@@ -1,8 +1,12 @@
 // The program that a command runs.
 #include <tests/support/catch_plain.h>
 
+#include <sys/mount.h>
+
 #include <launcher/cli/program.h>
 #include <tests/launcher/option_parsing.h>
+#include <tests/support/process.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 #include <cstdlib>
@@ -79,6 +83,44 @@ TEST_CASE("what is missing is named", "[unit]") {
   CHECK_THAT(
       failure_of(ProgramKind::kDetect, {"3", "train"}, kPython),
       Has("127: '3': no such program in PATH; --nproc-per-node sets"));
+}
+
+TEST_CASE("a program on a noexec file system needs no chmod", "[unit]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path();
+  if (mount("tmpfs", path.c_str(), "tmpfs", MS_NOEXEC, "size=64k") != 0) {
+    skip("no tmpfs may be mounted here");
+  }
+  const std::string file = folder / "train";
+  write_text(file, "#!/bin/sh\n");
+  std::filesystem::permissions(file, std::filesystem::perms::all);
+  const auto failure = failure_of(ProgramKind::kExecutable, {file});
+  umount(path.c_str());
+  CHECK_THAT(
+      failure, Has("126: " + file, "denied; its file system is mounted"));
+}
+
+TEST_CASE("a program in a closed folder needs no chmod", "[unit]") {
+  const Script script;
+  using std::filesystem::perms;
+  std::filesystem::permissions(script.path(), perms::none);
+  Process user([&] {
+    if (!becomes_user(std::filesystem::path(script.path()).parent_path())) {
+      return kSkippedCode;
+    }
+    const auto failure = failure_of(ProgramKind::kExecutable, {script.file});
+    std::cout << failure << std::endl;
+    return 0;
+  });
+  const auto outcome = user.finish(kLong);
+  std::filesystem::permissions(script.path(), perms::owner_all);
+  if (outcome.exit_code == kSkippedCode) {
+    skip("no other user can be taken here");
+  }
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(
+      outcome.output,
+      Has("126: " + script.file, "denied; one of its folders cannot be"));
 }
 
 TEST_CASE("an empty last entry of PATH is the current folder", "[unit]") {

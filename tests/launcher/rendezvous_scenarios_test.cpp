@@ -298,6 +298,25 @@ TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
   CHECK(lost(kDead) == "b");
 }
 
+TEST_CASE("A log may answer after a node was suspended", "[unit]") {
+  const bool answers = GENERATE(true, false);
+  NodeStateMachine::Time now;
+  NodeInfo self;
+  self.id = "a";
+  NodeStateMachine machine(settings(2, 2), self, now);
+  machine.connected("10.0.0.1", true, now);
+  now += seconds(30);
+  machine.tick(now);
+  CHECK(machine.is_connected());
+  REQUIRE(machine.deadline() == now + seconds(5));
+  now += seconds(5);
+  if (answers) {
+    machine.beats({}, now);
+  }
+  machine.tick(now);
+  CHECK(machine.is_connected() == answers);
+}
+
 // This works however many of the first nodes are lost together.
 TEST_CASE("The nodes of a large job watch some of each other", "[unit]") {
   NodeStateMachine::Time now;

@@ -98,6 +98,36 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   }
 }
 
+TEST_CASE("Nodes make no plan in the log of another job", "[unit]") {
+  NodeOptions options;
+  options.least = options.most = 2;
+  NodeInfo self;
+  self.id = "a";
+  NodeStateMachine::Time now;
+  NodeStateMachine machine(options, self, now);
+  machine.connected("10.0.0.1", false, now);
+  machine.untrusted_entry_read();
+  Entry join = machine.take_actions().at(0).entry;
+  machine.entry(join, now);
+  join.from = join.node.id = "b";
+  machine.entry(join, now);
+  CHECK(machine.take_actions().empty());
+  SECTION("whose end they await") {
+    machine.log_lost("closed", now);
+    const auto actions = machine.take_actions();
+    REQUIRE(actions.size() == 1);
+    CHECK(actions[0].kind == NodeStateMachine::Action::Kind::kBeginAnew);
+  }
+  SECTION("until they know that it is theirs") {
+    join.from = join.node.id = "c";
+    join.node.hosts_log = true;
+    machine.entry(join, now);
+    const auto actions = machine.take_actions();
+    REQUIRE(actions.size() == 1);
+    CHECK(actions[0].entry.type == Entry::Type::kPlan);
+  }
+}
+
 // A node's part in a job of several, as its agent drives it.
 
 // An address at which connections get no answer, as behind a firewall: Linux
@@ -161,6 +191,20 @@ TEST_CASE("a node whose token differs ends with 2", "[rendezvous]") {
       Has("a node uses a different token (DDP_TOKEN, --token), --rdzv-id or "
           "version of ddprun: use the same on all"));
   CHECK(first.wait_after(SIGINT) == 128 + SIGINT);
+}
+
+TEST_CASE("a job waits while another one has the endpoint", "[rendezvous]") {
+  const std::string options =
+      "--nnodes=1:2 --last-call=0 --rdzv-endpoint=127.0.0.1:" +
+      std::to_string(free_port()) + " --rdzv-id=";
+  LaunchedJob first(words(options + "one WORKER wait"));
+  first.wait_for_output("ready");
+  LaunchedJob second(words(options + "two sh -c 'echo runs'"));
+  second.wait_for_output("and another endpoint for another job");
+  CHECK(count_of(second.out(), "runs") == 0);
+  CHECK(first.wait_after(SIGINT) == 128 + SIGINT);
+  CHECK(second.wait() == 0);
+  CHECK(count_of(second.out(), "runs") == 1);
 }
 
 TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {

@@ -2,13 +2,16 @@
 #include <tests/support/catch_plain.h>
 
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <common/file_descriptor.h>
 #include <launcher/cli/redaction.h>
+#include <launcher/report/report.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/launcher/option_parsing.h>
 #include <tests/support/free_port.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
@@ -71,6 +74,50 @@ TEST_CASE("a report follows a link", "[failure]") {
     CHECK(type_of(link) == fs::file_type::symlink);
     CHECK(code_in(read_text(folder / target)) == 1);
   }
+}
+
+TEST_CASE("a report goes into a file that is mounted", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string report = folder / "report";
+  const char* path = report.c_str();
+  write_text(report, "an older report");
+  if (mount(path, path, nullptr, MS_BIND, nullptr) != 0) {
+    skip("no file may be mounted here");
+  }
+  LaunchedJob job(
+      {"--report", report, "sh", "-c", "[ -s \"$0\" ] || exit 3", report});
+  CHECK(job.wait() == 3); // the file is empty
+  umount(path);
+  CHECK(code_in(read_text(report)) == 3);
+  CHECK(folder.names() == std::set<std::string>{"report"});
+}
+
+TEST_CASE("a report goes into a file in a read-only folder", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "report";
+  write_text(file, std::string(1 << 16, 'x'));
+  fs::permissions(file, fs::perms(0666));
+  fs::permissions(folder.path(), fs::perms(0555));
+  Process user([&] {
+    if (!becomes_user(folder.path())) {
+      return kSkippedCode;
+    }
+    const auto refusal = launch_error_of([&] { prepare_report(file); });
+    const bool is_cleared = read_text(file).empty();
+    JobReport report;
+    report.file = file;
+    report.exit_code = 3;
+    std::cout << refusal << "; " << write_report(report) << std::endl;
+    return is_cleared ? 0 : 1;
+  });
+  const auto outcome = user.finish(kLong);
+  fs::permissions(folder.path(), fs::perms::owner_all);
+  if (outcome.exit_code == kSkippedCode) {
+    skip("no other user can be taken here");
+  }
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.output, Has("no error; \n"));
+  CHECK(code_in(read_text(file)) == 3);
 }
 
 TEST_CASE("a report leaves the file of an equal pid elsewhere", "[failure]") {

@@ -87,9 +87,7 @@ TEST_CASE("a restart finds nothing of the attempt before", "[restart]") {
   job.wait_for_output("ready", 4);
   CHECK(kill(store, 0) != 0);
   CHECK(job.store() != store);
-  job.send(SIGINT);
-  job.send(SIGINT);
-  job.wait();
+  job.wait_after(SIGINT);
 }
 
 TEST_CASE("what cannot be executed is not tried again", "[restart]") {

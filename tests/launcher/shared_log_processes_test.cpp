@@ -115,14 +115,29 @@ TEST_CASE("the store serves where its socket is bound", "[rendezvous]") {
   check_served_at("127.0.0.2");
 }
 
-TEST_CASE("the store serves where its IPv6 socket is bound", "[rendezvous]") {
+void require_ipv6() {
   try {
     listen_on("::1", 0);
   } catch (const std::exception&) {
     skip("this host has no IPv6");
   }
+}
+
+TEST_CASE("the store serves where its IPv6 socket is bound", "[rendezvous]") {
+  require_ipv6();
   check_served_at("::");
   check_served_at("::1");
+}
+
+TEST_CASE("a lost store's IPv6 address is in brackets", "[rendezvous]") {
+  require_ipv6();
+  const int port = free_port();
+  LogProcess host("a", "::1", port, true);
+  LogProcess second("b", "::1", port);
+  wait_until_connected({&host, &second});
+  kill(host.pid(), SIGKILL);
+  wait_until({&host, &second}, [&] { return !second.lost.empty(); });
+  CHECK_THAT(second.lost, Has(" [::1]:" + std::to_string(port) + " is lost"));
 }
 
 TEST_CASE("helpers end with their agents", "[rendezvous]") {

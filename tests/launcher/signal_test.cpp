@@ -4,9 +4,26 @@
 #include <signal.h>
 
 #include <tests/launcher/launched_job.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::signal_test {
+
+// Ranks that take a second to save when they are asked to end.
+LaunchedJob saving_ranks(const std::string& options) {
+  return shell(
+      options,
+      "trap 'sleep 1; echo saved; exit' TERM HUP\n"
+      "echo ready $RANK $$; while :; do sleep 0.1; done");
+}
+
+// As a shell with job control starts it. SIGTSTP does not stop a process group
+// that no other group of its session could continue.
+JobSetup in_own_group() {
+  JobSetup setup;
+  setup.before_exec = [] { setpgid(0, 0); };
+  return setup;
+}
 
 TEST_CASE("signals that end the job reach the ranks as sent", "[signal]") {
   const int signal = GENERATE(SIGTERM, SIGINT, SIGHUP, SIGQUIT);
@@ -49,17 +66,57 @@ TEST_CASE("a second signal kills at once", "[signal]") {
   CHECK_THAT(job.err(), Has("killing all ranks"));
 }
 
+TEST_CASE("the first signal again, a second later, kills at once", "[signal]") {
+  LaunchedJob job(words("--nproc-per-node 3 WORKER ignore-term"));
+  job.wait_for_output("ready", 3);
+  job.send(SIGTERM);
+  job.wait_for_output("waiting for ranks 0-2 to stop"); // said after a second
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
+  CHECK_THAT(job.err(), Has("again; killing all ranks"));
+}
+
 TEST_CASE("a signal to all processes of a job is one request", "[signal]") {
-  LaunchedJob job = shell(
-      "--nproc-per-node 2",
-      "trap 'sleep 1; echo saved; exit' TERM\n"
-      "echo ready; while :; do sleep 0.1; done");
+  LaunchedJob job = saving_ranks("--nproc-per-node 2");
   job.wait_for_output("ready", 2);
   for (const pid_t each : {job.store(), job.agent()}) {
     REQUIRE(kill(each, SIGTERM) == 0);
   }
   CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "saved\n") == 2);
+}
+
+TEST_CASE("a signal to all processes, sent twice, is one request", "[signal]") {
+  LaunchedJob job = saving_ranks("--nproc-per-node 3"); // as Slurm does
+  job.wait_for_output("ready", 3);
+  const pid_t all[] = {job.store(), job.agent(), job.pid()};
+  const auto start = Clock::now();
+  for (int i = 0; i < 2; ++i) {
+    for (const pid_t each : all) {
+      REQUIRE(kill(each, SIGTERM) == 0);
+    }
+    job.wait_for_output("stopping all ranks"); // the agent has the first
+  }
+  if (Clock::now() - start > std::chrono::milliseconds(300)) {
+    skip("this machine is too slow for two signals in half a second");
+  }
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "saved\n") == 3);
+}
+
+TEST_CASE("a signal to all processes by --hosts is one request", "[signal]") {
+  const int signal = GENERATE(SIGTERM, SIGHUP);
+  CAPTURE(signal);
+  const TemporaryFolder folder;
+  write_program(folder / "rsh", "shift; sh -c \"$*\"; exit $?\n");
+  LaunchedJob job = saving_ranks("--hosts=n0:3 --rsh '" + folder / "rsh" + "'");
+  job.wait_for_output("ready", 3);
+  const pid_t agent = parent_of(job.worker(0));
+  const pid_t launcher = parent_of(agent);
+  for (const pid_t each : {parent_of(launcher), launcher, agent, job.pid()}) {
+    REQUIRE(kill(each, signal) == 0);
+  }
+  CHECK(job.wait() == 128 + signal);
+  CHECK(count_of(job.out(), "saved\n") == 3);
 }
 
 TEST_CASE("USR1 and USR2 to all processes of a job end nothing", "[signal]") {
@@ -118,7 +175,8 @@ TEST_CASE("an ignored SIGHUP stays ignored", "[signal]") {
 }
 
 TEST_CASE("the job is stopped and continued with ddprun", "[signal]") {
-  LaunchedJob job(words("--nproc-per-node 2 WORKER tell-signals"));
+  LaunchedJob job(
+      words("--nproc-per-node 2 WORKER tell-signals"), in_own_group());
   const pid_t ranks[] = {job.worker(0), job.worker(1)};
   for (int i = 0; i < 2; ++i) {
     job.send(SIGTSTP);
@@ -135,7 +193,8 @@ TEST_CASE("the job is stopped and continued with ddprun", "[signal]") {
 }
 
 TEST_CASE("a suspended job can be ended", "[signal]") {
-  LaunchedJob job(words("--nproc-per-node 2 WORKER tell-signals"));
+  LaunchedJob job(
+      words("--nproc-per-node 2 WORKER tell-signals"), in_own_group());
   const pid_t rank = job.worker(1);
   job.send(SIGTSTP);
   wait_for_state(rank, "T");

@@ -3,6 +3,7 @@
 
 #include <common/processes/supervisor.h>
 #include <launcher/agent/progress_watch.h>
+#include <launcher/processes.h>
 
 namespace ddp::test::supervisor_test {
 
@@ -123,6 +124,28 @@ TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
   CHECK(job.deadline() == kStart + Supervisor::kStackTime);
   CHECK(job.deadline_passed(kStart + 5s) == kKill);
   CHECK(job.reason() == StopReason::kHang);
+}
+
+TEST_CASE("the first signal counts once for half a second", "[unit]") {
+  EndRequests requests;
+  CHECK(requests.signal() == 0);
+  CHECK(requests.take(SIGTERM, kStart));
+  CHECK_FALSE(requests.take(SIGTERM, kStart));
+  CHECK_FALSE(requests.take(SIGTERM, kStart + 499ms));
+  CHECK(requests.count() == 1);
+  CHECK(requests.take(SIGINT, kStart + 1ms));
+  CHECK(requests.take(SIGTERM, kStart + 500ms));
+  CHECK(requests.count() == 3);
+  CHECK(requests.signal() == SIGTERM);
+}
+
+TEST_CASE("the first signal counts once whoever forwards it", "[unit]") {
+  EndRequests requests;
+  CHECK(requests.take(SIGTERM, kStart, 7));
+  CHECK_FALSE(requests.take(SIGTERM, kStart + 9s, 8));
+  CHECK(requests.take(SIGTERM, kStart + 9s, 8));
+  CHECK(requests.take(SIGTERM, kStart + 9s, 7));
+  CHECK(requests.take(SIGINT, kStart + 9s, 9));
 }
 
 using Beat = ProgressWatch::Beat;

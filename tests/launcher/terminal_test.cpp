@@ -44,6 +44,17 @@ TEST_CASE("^C is passed on once", "[terminal]") {
   CHECK(count_of(job.out(), "killing all ranks") == 0);
 }
 
+// As by `srun --pty ddprun` and `docker run -it`.
+TEST_CASE("^Z stops no job that no shell could continue", "[terminal]") {
+  LaunchedJob job(
+      words("--nproc-per-node 3 WORKER tell-signals"), at_terminal());
+  job.wait_for_output("ready", 3);
+  job.type("\x1a");
+  job.type("\x03"); // ^C
+  CHECK(job.wait() == 128 + SIGINT);
+  CHECK(count_of(job.out(), "got 2") == 3);
+}
+
 TEST_CASE("a shell stops and continues the job", "[terminal]") {
   JobSetup setup = at_terminal();
   setup.before_exec = [] {

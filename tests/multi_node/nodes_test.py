@@ -127,7 +127,7 @@ def interrupted_failure(nodes):
     nodes.require_said("exited with code 5", 1)
     for _ in range(2):
         nodes.send(0, signal.SIGINT)
-        time.sleep(0.5)
+        time.sleep(1)
     nodes.finish(range(2), 5, 3)
     nodes.require_said("rank 0 (pid", 0, 1)
     for host in range(2):
@@ -136,7 +136,7 @@ def interrupted_failure(nodes):
     nodes.start_all(range(2), script=deaf)
     nodes.send(0, signal.SIGHUP)
     for _ in range(2):
-        time.sleep(0.5)
+        time.sleep(1)
         nodes.send(1, signal.SIGINT)
     nodes.finish(range(2), 129, 3)
 

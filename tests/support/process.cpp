@@ -48,6 +48,12 @@ std::chrono::seconds patience_for(std::chrono::seconds timeout) {
 
 } // namespace
 
+bool becomes_user(const std::string& folder) {
+  constexpr uid_t nobody = 65534;
+  return (getuid() != 0 || setuid(nobody) == 0) &&
+      access(folder.c_str(), X_OK) == 0;
+}
+
 void become(const Command& command) {
   set_variables(command.environment);
   std::vector<char*> arguments;

@@ -33,6 +33,10 @@ struct Command {
 /// Sets variables of this process (or, if empty, unsets them).
 void set_variables(const Environment& environment);
 
+/// Gives up the rights of root, for good. Returns false if this process may
+/// not, or does not reach `folder` without them.
+bool becomes_user(const std::string& folder);
+
 /// Replaces this program by the command, or exits with 127.
 [[noreturn]] void become(const Command& command);
 

@@ -130,8 +130,8 @@ void LogHelper::lose(const std::string& why) {
   }
   tell(
       EventKind::kLost,
-      "the rendezvous at " + endpoint_.host + ":" +
-          std::to_string(endpoint_.port) + " is lost: " + why);
+      "the rendezvous at " + describe_endpoint(endpoint_.host, endpoint_.port) +
+          " is lost: " + why);
   _exit(1);
 }
 

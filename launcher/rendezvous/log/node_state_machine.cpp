@@ -14,6 +14,9 @@ using Type = Entry::Type;
 using Phase = Membership::Phase;
 using Kind = NodeStateMachine::Action::Kind;
 
+// A node that finds a time limit passed for this time was itself suspended.
+constexpr std::chrono::seconds kSuspendedTime(1);
+
 } // namespace
 
 NodeStateMachine::NodeStateMachine(
@@ -77,7 +80,7 @@ void NodeStateMachine::connected(
     bool serves,
     Time now) {
   access_ = Access::kTrusted;
-  answered_ = now;
+  log_answered(now);
   gathering_since_ = now;
   self_.address = address;
   self_.hosts_log = serves;
@@ -103,6 +106,7 @@ void NodeStateMachine::entry(const Entry& entry, Time now) {
     cooldown_until_ = now + options_.node_timeout / 2;
   }
   if (entry.type == Type::kJoin) {
+    has_host_ = has_host_ || entry.node.hosts_log;
     last_join_ = now;
     heard_[entry.from] = {-1, now};
     if (entry.from == self_.id && log_.has(self_.id) &&
@@ -154,6 +158,7 @@ void NodeStateMachine::log_answered(Time now) {
     }
   }
   answered_ = now;
+  answer_by_ = now + options_.node_timeout;
 }
 
 void NodeStateMachine::log_lost(const std::string& why, Time now) {
@@ -182,13 +187,15 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
     until_ = now;
     return;
   }
-  const bool has_joined = self_.hosts_log || log_.has(self_.id);
+  const bool was_others = state_ != State::kOrphaned && is_log_of_others();
+  const bool has_joined =
+      self_.hosts_log || (log_.has(self_.id) && !was_others);
   // A service that was never reached has rejected this node.
   if (has_joined || (options_.has_service() && !was_connected)) {
     leave_with(kExitInfrastructure, text, now);
   } else {
     act(Kind::kBeginAnew).text = text;
-    gathering_since_ = was_connected ? now : gathering_since_;
+    gathering_since_ = was_connected && !was_others ? now : gathering_since_;
     state_ = State::kGone;
   }
 }
@@ -278,8 +285,11 @@ void NodeStateMachine::post_end(int code, const std::string& text) {
 // Consequences
 
 void NodeStateMachine::tick(Time now) {
-  if (is_connected() && options_.several() &&
-      now >= answered_ + options_.node_timeout) {
+  const bool is_overdue =
+      is_connected() && options_.several() && now >= answer_by_;
+  if (is_overdue && now >= answer_by_ + kSuspendedTime) {
+    answer_by_ = now + options_.node_timeout / 2; // the log may be, too
+  } else if (is_overdue) {
     lose_log(
         "the rendezvous did not answer for " +
             describe_time(options_.node_timeout) + " (--node-timeout)",
@@ -333,7 +343,7 @@ void NodeStateMachine::schedule(Time now) {
     }
   };
   if (is_connected() && options_.several()) {
-    consider(answered_ + options_.node_timeout);
+    consider(answer_by_);
   }
   consider(until_);
   consider(gathering_since_ + options_.join_timeout);

@@ -166,6 +166,7 @@ class NodeStateMachine {
   bool takes_others() const;
   void schedule(Time now);
 
+  bool is_log_of_others() const;
   bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
@@ -188,7 +189,9 @@ class NodeStateMachine {
   int re_rendezvous_epoch_ = 0;
   std::set<std::string> reported_; // nodes reported as lost
   int unread_ = 0; // number of this node's entries not yet read
+  bool has_host_ = false; // a node that serves the log has joined
   Time answered_; // the time of the log's last answer
+  Time answer_by_; // the time of the next one, or the log is lost
   Time gathering_since_;
   Time last_join_;
   std::map<std::string, Heard> heard_;

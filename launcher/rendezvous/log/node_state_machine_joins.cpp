@@ -135,7 +135,8 @@ std::string NodeStateMachine::awaited() const {
       hosts_of(log_.nodes) + ")" +
       (access_ == Access::kUntrusted
            ? "; a node uses a different token (DDP_TOKEN, --token), "
-             "--rdzv-id or version of ddprun: use the same on all"
+             "--rdzv-id or version of ddprun: use the same on all, and another "
+             "endpoint for another job"
            : "");
 }
 
@@ -192,6 +193,12 @@ void NodeStateMachine::lead(Time now) {
   }
 }
 
+// Whether no node of this job has served the log. It then belongs to another
+// job, with another token or --rdzv-id, whose entries this node cannot read.
+bool NodeStateMachine::is_log_of_others() const {
+  return !options_.has_service() && !has_host_;
+}
+
 // The nodes of the next plan. A node that asks for a taken place waits for it.
 std::vector<NodeInfo> NodeStateMachine::candidates() const {
   std::set<int> taken;
@@ -221,7 +228,8 @@ void NodeStateMachine::gather(Time now) {
   const auto enough = static_cast<size_t>(
       is_first && !is_late ? options_.most : options_.least);
   std::vector<NodeInfo> nodes;
-  if (log_.nodes.size() >= enough) { // not at each of many joins
+  // Not at each of many joins.
+  if (log_.nodes.size() >= enough && !is_log_of_others()) {
     nodes = candidates();
   }
   if (!is_first && survivors < options_.least && !takes_others()) {

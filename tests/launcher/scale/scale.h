@@ -92,7 +92,9 @@ class ScaleNode {
       bool has_machine,
       const NodeOptions& options,
       std::unique_ptr<LogEngine> engine)
-      : engine_(std::move(engine)), has_machine_(has_machine) {
+      : engine_(std::move(engine)),
+        has_machine_(has_machine),
+        serves_(number == 0 && !options.has_service()) {
     self_.id = "id" + std::to_string(100000000000000 + number);
     self_.host = "n" + std::to_string(number);
     self_.address = "10.0.0.1";
@@ -103,7 +105,7 @@ class ScaleNode {
     engine_->nonce();
     beat_if_due();
     std::unique_lock<std::mutex> lock(mutex_);
-    machine_->connected(self_.address, false, Clock::now());
+    machine_->connected(self_.address, serves_, Clock::now());
     act();
     if (!has_machine_) {
       machine_.reset();
@@ -190,6 +192,7 @@ class ScaleNode {
   NodeInfo self_;
   std::unique_ptr<LogEngine> engine_;
   bool has_machine_ = true;
+  bool serves_ = false; // the log, as far as the others know
   Clock::time_point next_beat_;
   int64_t beats_ = 0;
   std::mutex mutex_;
