@@ -10,10 +10,6 @@ using Arguments = std::vector<std::string>;
 /// Compares training steps of ddp with others: step SECONDS NAME...
 void measure_steps(const Arguments& arguments);
 
-/// Measures a step in a process that does nothing else, without a launcher:
-/// process_step NET local|ddp
-void measure_process_step(const Arguments& arguments);
-
 /// Measures only all-reduces: all_reduce SECONDS BACKEND...
 void measure_all_reduce(const Arguments& arguments);
 
@@ -23,7 +19,7 @@ void measure_checkpoints(const Arguments& arguments);
 /// Measures drawing an epoch's indices: sampler SAMPLES ROUNDS
 void measure_sampler(const Arguments& arguments);
 
-/// Measures epochs of data loaders: loader SECONDS
+/// Measures epochs of data loaders: loader SECONDS WORKERS...
 void measure_loader(const Arguments& arguments);
 
 /// Measures the memory of a rank that trains big100: memory local|BACKEND|c10d

@@ -12,7 +12,6 @@
 int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const bench::Arguments&)> commands{
       {"step", bench::measure_steps},
-      {"process_step", bench::measure_process_step},
       {"all_reduce", bench::measure_all_reduce},
       {"checkpoint", bench::measure_checkpoints},
       {"sampler", bench::measure_sampler},

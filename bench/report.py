@@ -1,13 +1,10 @@
 """The tables of a run of the benchmarks, and its targets."""
 
-import statistics
-
 # The case, which of its figures, the most that it may be, and what that says.
 TARGETS = [
     ("mlp200", "ratio_local", 1.03, "step, shm, over local"),
     ("resnet18", "ratio_local", 1.03, "step, shm, over local"),
     ("big100", "ratio_local", 1.05, "step, shm, over local"),
-    ("big100_process", "ratio_local", 0.92, "step of one rank over no ddp"),
     ("mlp200", "ratio_python", 0.60, "step, shm, over Python DDP"),
     ("resnet18", "ratio_python", 0.85, "step, shm, over Python DDP"),
     ("big100", "ratio_python", 0.60, "step, shm, over Python DDP"),
@@ -49,19 +46,6 @@ TARGETS = [
     ("ranks_128_gloo", "form_ms", 10e3, "ms to form a group"),
     ("ranks_128_gloo", "threads", 6, "threads of a rank"),
 ]
-
-
-def paired(name, own, local):
-    """Times of processes that ran in pairs, as a result."""
-    ratios = [a / b for a, b in zip(own, local)]
-    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return {
-        "name": name,
-        "rounds": len(ratios),
-        "seconds": statistics.median(own),
-        "ratio_local": median,
-        "ratio_local_quartiles": [low, high],
-    }
 
 
 def find(results, name):

@@ -91,27 +91,6 @@ class Bench:
             "steps of 1 rank", self.ranks(1, "step", seconds / 2, *alone)
         )
 
-    def process_steps(self):
-        """One rank, with and without ddp, each in processes of its own."""
-        if self.quick:
-            return  # too few rounds would say nothing
-        times = {"local": [], "ddp": []}
-        rounds = 9
-        for i in range(rounds):
-            for way in sorted(times, reverse=i % 2 == 1):
-                before = len(self.results)
-                self.run(
-                    f"a process that trains big100, {way}",
-                    [self.program, "process_step", "big100", way],
-                )
-                times[way] += [r["seconds"] for r in self.results[before:]]
-                del self.results[before:]
-        # After a failure the pairs would be of different rounds.
-        if all(len(seconds) == rounds for seconds in times.values()):
-            self.results.append(
-                report.paired("big100_process", times["ddp"], times["local"])
-            )
-
     def all_reduces(self):
         arguments = ["all_reduce", 2 if self.quick else 20]
         if shutil.which("mpirun"):
@@ -204,7 +183,7 @@ class Bench:
 
 GROUPS = {
     "launch": [Bench.launch],
-    "steps": [Bench.steps, Bench.process_steps],
+    "steps": [Bench.steps],
     "collectives": [Bench.all_reduces],
     "checkpoints": [Bench.checkpoints],
     "sampler": [Bench.sampler],
