@@ -120,7 +120,9 @@ std::set<std::string> kept(
 
 // A temporary name, left by a process that was killed in a save.
 bool is_leftover(const fs::path& path) {
-  static const std::regex kName(R"(\.(?:step-|latest).*\.tmp\..*)");
+  static const std::regex kName(
+      R"(\.(?:step-\d+(?:_metric-.+)?\.(?:pt|pth|safetensors)|latest))"
+      R"(\.tmp\.[\d.]+)");
   return std::regex_match(path.filename().string(), kName);
 }
 
@@ -148,12 +150,14 @@ void drop_cached_pages(const std::string& path) {
 
 CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
   DDP_CHECK_VALUE(!path_.empty(), "the path of the checkpoint folder is empty");
+  std::error_code ignored; // a removed working folder
+  place_ = fs::absolute(path_, ignored);
 }
 
 std::vector<fs::path> CheckpointFolder::files() const {
   std::vector<fs::path> result;
   std::error_code error;
-  for (fs::directory_iterator file(path_, error), end; !error && file != end;
+  for (fs::directory_iterator file(place_, error), end; !error && file != end;
        file.increment(error)) {
     result.push_back(file->path());
   }
@@ -164,7 +168,7 @@ std::vector<fs::path> CheckpointFolder::files() const {
 }
 
 void CheckpointFolder::look() const {
-  auto place = fs::absolute(path_);
+  auto place = place_;
   std::error_code error;
   const auto type = [&] { return fs::status(place, error).type(); };
   while (type() == fs::file_type::not_found && place.has_relative_path()) {
@@ -202,13 +206,18 @@ FolderEntry CheckpointFolder::new_entry(
     std::optional<double> metric,
     const std::string& extension) const {
   std::error_code error;
-  fs::create_directories(path_, error);
+  fs::create_directories(place_, error);
   check(error, "making the folder", path_);
+  for (const auto& entry : entries()) {
+    if (!metric && entry.step == step && corrupt_.count(entry.path) == 0) {
+      metric = entry.metric;
+    }
+  }
   auto name = "step-" + std::to_string(step);
   if (metric) {
     name += "_metric-" + text_of(*metric);
   }
-  return {step, metric, (fs::path(path_) / (name + extension)).string(), {}};
+  return {step, metric, path_of(name + extension), {}};
 }
 
 /// Whether this process holds the folder's lock, or there can be none.
@@ -218,7 +227,7 @@ bool CheckpointFolder::lock() {
   }
   // A lock of the folder itself adds no file, and ends with the process.
   FileDescriptor folder(
-      ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      ::open(place_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
     return true; // a folder may be writable and not readable
   }
@@ -243,12 +252,12 @@ void CheckpointFolder::claim() {
 void CheckpointFolder::take(bool only_own_job) {
   const char* variable = std::getenv("DDP_EPOCH");
   const std::string own = variable ? variable : "";
-  if (own.empty() || !fs::is_directory(path_)) {
+  if (own.empty() || !fs::is_directory(place_)) {
     return;
   }
-  const auto file = (fs::path(path_) / kEpoch).string();
+  const auto epoch = path_of(kEpoch);
   std::string found;
-  std::ifstream(file) >> found;
+  std::ifstream(epoch) >> found;
   const bool is_same = job_in(found) == job_in(own);
   if (only_own_job && !is_same) {
     return;
@@ -266,7 +275,7 @@ void CheckpointFolder::take(bool only_own_job) {
       own);
   succeeds_ = succeeds_ || (is_same && found != own);
   if (found != own) {
-    AtomicFile written(file);
+    AtomicFile written(epoch);
     written.write(own.data(), own.size());
     written.commit();
   }
@@ -274,9 +283,9 @@ void CheckpointFolder::take(bool only_own_job) {
 }
 
 void CheckpointFolder::set_latest(const std::string& path) const {
-  const auto link = fs::path(path_) / kLatest;
-  const auto temporary = fs::path(path_) /
-      (std::string(".") + kLatest + ".tmp." + std::to_string(::getpid()));
+  const auto link = path_of(kLatest);
+  const auto temporary = path_of(
+      std::string(".") + kLatest + ".tmp." + std::to_string(::getpid()));
   std::error_code error;
   fs::remove(temporary, error); // left by a process with the same id
   fs::create_symlink(fs::path(path).filename(), temporary, error);
@@ -288,13 +297,13 @@ void CheckpointFolder::set_latest(const std::string& path) const {
         error.message());
     return;
   }
-  check(error, "making the link", temporary.string());
+  check(error, "making the link", temporary);
   fs::rename(temporary, link, error); // replaces the old link atomically
   if (error) {
     std::error_code ignored;
     fs::remove(temporary, ignored);
   }
-  check(error, "making the link", link.string());
+  check(error, "making the link", link);
 }
 
 void CheckpointFolder::prune(

@@ -31,10 +31,17 @@ struct Retention {
 /// `c10::Error`.
 class CheckpointFolder {
  public:
+  /// A relative path refers to the working folder at this call.
   explicit CheckpointFolder(std::string path);
 
+  /// The path as passed by the caller, for messages.
   const std::string& path() const {
     return path_;
+  }
+
+  /// The absolute path of a file in the folder.
+  std::string path_of(const std::string& name) const {
+    return (place_ / name).string();
   }
 
   /// Throws if the path or one of its parents is not a folder, and warns if the
@@ -45,7 +52,8 @@ class CheckpointFolder {
   /// of each step first; other files are ignored.
   std::vector<FolderEntry> entries() const;
 
-  /// Returns the entry for a new checkpoint; creates the folder.
+  /// Returns the entry for a new checkpoint; creates the folder. Without a
+  /// metric, an earlier checkpoint's metric of the step remains.
   FolderEntry new_entry(
       int64_t step,
       std::optional<double> metric,
@@ -84,6 +92,7 @@ class CheckpointFolder {
   bool lock();
 
   std::string path_;
+  std::filesystem::path place_;
   std::set<std::string> corrupt_;
   FileDescriptor lock_;
   std::string taken_by_; // the text that this process wrote to ".epoch"

@@ -14,6 +14,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 
 namespace ddp {
@@ -114,6 +115,10 @@ std::function<void()> CheckpointManager::Impl::prepare(
 
 namespace {
 
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
 /// Whether a checkpoint is intact. Verification needs no memory.
 bool is_whole(const std::string& path) {
   try {
@@ -144,7 +149,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
     }
     found.step = entry.step;
     newest_step = entry.step;
-    found.path = entry.path;
+    const std::filesystem::path given = folder.path();
+    found.path = (given / file_name(entry.path)).string();
     return found;
   }
   DDP_CHECK(
@@ -255,8 +261,12 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   });
   found = broadcast(found, impl_->group);
   if (found) {
+    // Ranks on other disks have other working folders.
     impl_->state.load_file(
-        found->path, impl_->group, impl_->options.load(), std::move(value));
+        impl_->folder.path_of(file_name(found->path)),
+        impl_->group,
+        impl_->options.load(),
+        std::move(value));
   }
   return found;
 }

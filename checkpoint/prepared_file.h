@@ -12,9 +12,9 @@ class SnapshotMemory;
 /// Throws `c10::ValueError` if the extension is not supported.
 void check_extension(const std::string& path);
 
-/// `read_checkpoint_file`. `omitted`, unless null, gets the names of the
-/// entries that the file has but the result lacks, as this library cannot read
-/// them.
+/// `read_checkpoint_file`. `omitted`, unless null, gets the places, such as
+/// "args", of the values that the file has but the result lacks, as this
+/// library cannot read them.
 c10::IValue read_checkpoint(
     const std::string& path,
     const LoadOptions& options,

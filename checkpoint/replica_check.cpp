@@ -97,7 +97,9 @@ void check_same_parts(const std::string& names, const ProcessGroup& group) {
   DDP_CHECK_VALUE(
       different.empty(),
       "the parts of a TrainingState differ between ranks: {}. Add the same "
-      "parts on all ranks, in the same order, and call set_epoch on all ranks",
+      "parts on all ranks, in the same order, and call set_epoch on all ranks; "
+      "leave out a sampler of one rank's own data, or save its state by an "
+      "object with rank_state_dict()",
       different);
 }
 

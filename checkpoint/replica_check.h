@@ -16,7 +16,8 @@ template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
 /// Throws `c10::ValueError` on all ranks if the ranks have different `names`:
-/// the names of a TrainingState's parts, followed by epochs. Collective.
+/// the names of a TrainingState's parts, followed by epochs and sequences of
+/// samples. Collective.
 void check_same_parts(const std::string& names, const ProcessGroup& group);
 
 /// Throws `c10::ValueError` on all ranks if `call` differs between ranks. The

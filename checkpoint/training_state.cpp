@@ -7,6 +7,7 @@
 #include <checkpoint/state_dict.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
+#include <ddp/internal/text_tensor.h>
 #include <ddp/join.h>
 #include <ddp/optim/optimizer_fields.h>
 #include <ddp/optim/optimizer_plan.h>
@@ -16,6 +17,7 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/random.h>
 #include <ddp/random/random_state.h>
+#include <ddp/support/error_text.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -25,6 +27,28 @@ namespace ddp {
 namespace {
 
 using c10::IValue;
+
+/// The parameters of a sampler's sequence, which a load compares. If the
+/// sampler gives no state, the reason, which the save throws later.
+std::string sequence_of(const detail::TrainingPart& sampler) {
+  try {
+    const auto state = detail::to_state_dict(sampler.save());
+    const auto* kind = state.find("sampler");
+    if (!kind || kind->scalar_type() != at::kByte) { // a class of the program
+      return "";
+    }
+    auto text = " (" + detail::to_string(*kind);
+    for (const auto& item : state) {
+      const auto& name = item.key();
+      if (name != "sampler" && name != "epoch" && name != "samples_done") {
+        text += c10::str(", ", name, " ", item.value().item<int64_t>());
+      }
+    }
+    return text + ")";
+  } catch (const std::exception& error) {
+    return ": " + detail::error_text(error);
+  }
+}
 
 } // namespace
 
@@ -107,7 +131,10 @@ TrainingState& TrainingState::add(const std::string& name, at::Tensor& tensor) {
           };
         }
         return [&tensor, loaded] {
-          tensor = tensor.defined() ? loaded.to(tensor.device()) : loaded;
+          const auto& place = tensor.defined() ? tensor : loaded;
+          tensor = loaded.defined()
+              ? loaded.detach().to(place.device(), false, /*copy=*/true)
+              : loaded;
         };
       }));
 }
@@ -134,6 +161,9 @@ IValue TrainingState::state_dict(const ProcessGroup& group) const {
     parts += (parts.empty() ? "'" : ", '") + part.name + "'";
     if (part.epoch) {
       parts += c10::str(" in epoch ", part.epoch());
+    }
+    if (part.sampler && group.size() > 1) {
+      parts += sequence_of(part);
     }
   }
   detail::check_same_parts(parts, group);
@@ -183,7 +213,8 @@ bool TrainingState::load(
   }
   std::string found;
   detail::on_rank_0("TrainingState::load", group, [&] {
-    found = std::filesystem::exists(path) ? path : "";
+    // A link to a missing file is an error of the read.
+    found = exists(std::filesystem::symlink_status(path)) ? path : "";
   });
   if (group.broadcast(found).empty()) {
     return false;

@@ -102,14 +102,16 @@ std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
   const auto loaded = [&] { return job->loaded_ == job->samples_; };
   if (!timeout) {
     progress_.wait(lock, loaded);
-  } else {
-    DDP_CHECK(
-        progress_.wait_for(lock, *timeout, loaded),
+  } else if (!progress_.wait_for(lock, *timeout, loaded)) {
+    const auto text = detail::format(
         "data loader: the next batch is not ready after {} ms: {} of its {} "
         "samples are loaded",
         timeout->count(),
         job->loaded_,
         job->samples_);
+    // Nobody sees the exception if it destroys a loader that hangs.
+    TORCH_WARN("ddp: ", text);
+    DDP_THROW(Error, text);
   }
   jobs_.pop_front();
   if (job->error_) {

@@ -11,11 +11,9 @@ DataLoaderOptions checked(DataLoaderOptions options) {
   const auto check = [](const char* name, size_t value, size_t most) {
     DDP_CHECK_VALUE(
         value <= most,
-        "data loader: {} is {}{}{}",
+        "data loader: {} is {}, more than {}",
         name,
-        static_cast<int64_t>(value),
-        // the argument may have been negative
-        ", more than ",
+        static_cast<int64_t>(value), // the argument may have been negative
         most);
   };
   check("batch_size", options.batch_size(), std::numeric_limits<int>::max());

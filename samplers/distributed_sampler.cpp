@@ -14,7 +14,9 @@ DistributedSampler::DistributedSampler(
     const SamplerOptions& options)
     : DistributedSampler(size, group.size(), group.rank(), options) {
   check_same(group);
-  detail::ProcessGroupImpl::of(group).shuffles = options.shuffle();
+  if (options.shuffle()) {
+    detail::ProcessGroupImpl::of(group).shuffles = true;
+  }
 }
 
 DistributedSampler::DistributedSampler(

@@ -4,7 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
-#include <ddp/process_group.h>
+#include <ddp/process_group/process_group_impl.h>
 
 namespace ddp {
 namespace {
@@ -56,6 +56,7 @@ DistributedWeightedSampler::DistributedWeightedSampler(
           group.rank(),
           options) {
   check_same(group);
+  detail::ProcessGroupImpl::of(group).shuffles = true;
 }
 
 DistributedWeightedSampler::DistributedWeightedSampler(

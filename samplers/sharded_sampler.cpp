@@ -52,8 +52,8 @@ struct DDP_LOCAL ShardedSampler::Shared {
   uint64_t loops = 0;
   // Whether the program has ever called `advance`.
   bool advances = false;
-  // Whether the program has ever called `keep_last_batch`.
-  bool keeps_last_batch = false;
+  // The last argument of `keep_last_batch`, if the program has called it.
+  std::optional<bool> keeps_last_batch;
 };
 
 ShardedSampler::ShardedSampler(
@@ -216,7 +216,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
   const std::lock_guard lock(shared_->mutex);
   shared_->progress.drawn = order_.position;
   const bool may_be_dropped =
-      batch.size() < batch_size && !shared_->keeps_last_batch;
+      batch.size() < batch_size && !shared_->keeps_last_batch.value_or(false);
   shared_->progress.tail = may_be_dropped ? batch.size() : 0;
   return batch;
 }
@@ -236,9 +236,9 @@ void ShardedSampler::advance(size_t count) {
   shared_->advances = true;
 }
 
-void ShardedSampler::keep_last_batch() {
+void ShardedSampler::keep_last_batch(bool keeps) {
   const std::lock_guard lock(shared_->mutex);
-  shared_->keeps_last_batch = true;
+  shared_->keeps_last_batch = keeps;
 }
 
 State ShardedSampler::state_dict() const {
@@ -251,9 +251,11 @@ State ShardedSampler::state_dict() const {
       name_,
       progress.drawn);
   // Fewer ranks must not draw the tail that these ranks have dropped.
-  const bool has_dropped = remainder_ == Remainder::kDrop &&
+  const auto tail =
+      shared_->keeps_last_batch.value_or(true) ? 0 : progress.tail;
+  const bool has_dropped = (remainder_ == Remainder::kDrop || tail > 0) &&
       (progress.begun || progress.done > 0) &&
-      progress.done == share_after(progress.start);
+      progress.done + tail == share_after(progress.start);
   const auto samples = has_dropped
       ? length_
       : std::min(progress.start + progress.done * num_replicas_, length_);
@@ -345,7 +347,21 @@ void ShardedSampler::draw() {
   if (order_.drawn) {
     return;
   }
-  const auto order = sequence(length_, order_.epoch);
+  auto order = sequence(length_, order_.epoch);
+  if (order.defined()) {
+    DDP_CHECK_VALUE(
+        order.is_cpu() && order.dim() == 1 &&
+            static_cast<size_t>(order.numel()) == length_ &&
+            (order.scalar_type() == at::kLong ||
+             order.scalar_type() == at::kInt),
+        "{}: sequence() returned {}{}, expected an int64 or int32 tensor of "
+        "shape [{}] on the CPU",
+        name_,
+        order.toString(),
+        order.sizes(),
+        length_);
+    order = order.contiguous();
+  }
   order_.first = first_index(length_, order_.epoch);
   order_.indices.resize(order.defined() ? order_.size : 0);
   const auto take = [&](const auto* source) {

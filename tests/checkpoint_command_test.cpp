@@ -2,6 +2,7 @@
 #include <checkpoint/formats/safetensors_index.h>
 #include <common/text.h>
 #include <tests/support/checkpoint_command.h>
+#include <tests/support/torch_zip.h>
 
 #include <nlohmann/json.hpp>
 
@@ -215,6 +216,62 @@ FOLDER_TEST("differences within a tolerance are none") {
   CHECK_THAT(trouble({"diff", a, b, "--rtol", "-1"}), Has("--rtol"));
   CHECK_THAT(
       trouble({"diff", a, folder / "none.pt"}), Has("none.pt': No such file"));
+}
+
+FOLDER_TEST("dtypes with few operations are compared") {
+  for (const auto dtype : {torch::kUInt16, torch::kFloat8_e4m3fn}) {
+    const auto write = [&](const std::string& name, float last) {
+      const auto w = torch::tensor({1.F, 2.F, last}).to(dtype);
+      return write_training(folder, name, w);
+    };
+    CHECK(
+        output_of(1, {"diff", write("a.pt", 3), write("b.pt", 1)}) ==
+        "model.w: 1 of 3 elements differ, by 2 at most\n");
+  }
+}
+
+FOLDER_TEST("objects that cannot be read are named, and the rest is read") {
+  const auto object = call_of("argparse\nNamespace\n", "");
+  const auto file = [&](const std::string& name, const std::string& more) {
+    const auto w = unicode("w") + tensor_of(kZero, kFour, kOne);
+    write_text(
+        folder / name,
+        torch_file_of("}(" + unicode("model") + "}(" + w + "u" + more + "u"));
+    return folder / name;
+  };
+  const auto path = file(
+      "a.pt",
+      unicode("args") + object + unicode("ema") + "}(" + unicode("w") + "K\1" +
+          unicode("config") + object + "u");
+  CHECK_THAT(
+      output_of(0, {"inspect", path}),
+      Has("\nnot readable: args\nnot readable: ema.config\n", "\nmodel.w "));
+  const auto json =
+      nlohmann::json::parse(output_of(0, {"inspect", path, "--json"}));
+  CHECK(
+      json["not_readable"] ==
+      nlohmann::json::parse(R"(["args", "ema.config"])"));
+
+  const auto listed = "not readable in " + path + ": args\n" + //
+      "not readable in " + path + ": ema.config\n";
+  CHECK(output_of(0, {"diff", path, path}) == listed + listed);
+  const auto other =
+      file("b.pt", unicode("ema") + "}(" + unicode("w") + "K\1u");
+  CHECK(output_of(1, {"diff", path, other}) == listed);
+
+  const auto out = folder / "out.pt";
+  output_of(0, {"convert", path, out, "--entry", "model"});
+  CHECK(
+      text_of(read_checkpoint_file(out)) ==
+      text_of(dict({{"w", torch::tensor({1.F, 2.F, 3.F, 4.F})}})));
+  CHECK_THAT(
+      trouble({"convert", path, out, "--entry", "ema"}),
+      Has("'ema.config' of '" + path + "' is or contains an object"));
+  for (const auto* command : {"convert", "strip-prefix"}) {
+    CHECK_THAT(
+        trouble({command, path, out}),
+        Has("'args' of '" + path, "with `convert --entry NAME`"));
+  }
 }
 
 FOLDER_TEST("what cannot be done is said in a line") {

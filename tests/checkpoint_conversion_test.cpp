@@ -160,6 +160,11 @@ FOLDER_TEST("prefixes of names are dropped") {
   write_checkpoint_file(path, dict({{"w", w}, {"module.w", w}}));
   CHECK_THAT(
       trouble({"strip-prefix", path, out}), Has("two names would become 'w'"));
+  write_checkpoint_file(path, dict({{"module", dict({{"w", w}})}}));
+  CHECK_THAT(
+      trouble({"strip-prefix", path, out}), Has("first use `convert --flat`"));
+  output_of(0, {"convert", path, out, "--flat"});
+  CHECK_THAT(output_of(0, {"strip-prefix", out, out}), Has("1 name changed"));
 }
 
 } // namespace ddp::test::checkpoint_conversion_test

@@ -193,6 +193,58 @@ FOLDER_TEST(
   });
 }
 
+RANKS_TEST("a relative folder is that of the construction") {
+  for (const char* name : {"here", "there"}) {
+    std::filesystem::create_directory(folder + name);
+  }
+  std::filesystem::current_path(folder + "here");
+  auto options = keeping(2).asynchronous(true);
+  options.load(LoadOptions().every_rank_reads(true));
+  Run run("run", options, group);
+  std::filesystem::current_path(folder + "there");
+  run.save(1);
+  run.checkpoints.wait();
+  run.values.zero_();
+  const auto found = run.checkpoints.load();
+  REQUIRE(found);
+  REQUIRE(found->path == "run/step-1.pt");
+  REQUIRE(run.is_at(1));
+  REQUIRE(std::filesystem::exists(folder + "here/run/step-1.pt"));
+  REQUIRE(std::filesystem::is_empty(folder + "there"));
+}
+
+FOLDER_TEST("a step that is saved again without a metric keeps its metric") {
+  Run run(folder.path(), keeping(1, 1));
+  run.save(1, 0.5);
+  run.save(1);
+  run.save(2, 0.25);
+  CHECK(
+      folder.names() ==
+      std::set<std::string>{
+          "latest", "step-1_metric-0.5.pt", "step-2_metric-0.25.pt"});
+}
+
+FOLDER_TEST("only what killed saves of checkpoints left is removed") {
+  Run run(folder.path(), keeping(1));
+  run.save(1);
+  for (const auto* name :
+       {".step-1.pt.tmp.7.0",
+        ".step-2_metric-0.5.safetensors.tmp.7.0",
+        ".latest.tmp.7",
+        ".latest_ema.pt.tmp.7.0",
+        ".step-best.pt.tmp.7.0"}) {
+    write_text(folder / name, "x");
+  }
+  run.save(2);
+  CHECK(
+      folder.names() ==
+      std::set<std::string>{
+          ".latest_ema.pt.tmp.7.0",
+          ".step-best.pt.tmp.7.0",
+          "latest",
+          "step-2.pt"});
+}
+
 FOLDER_TEST("one process at a time writes to a folder") {
   {
     Run run(folder.path());

@@ -77,15 +77,21 @@ TEST_CASE("a data loader's state is the loop's, whatever workers fetched") {
 
 TEST_CASE("an epoch without its last batch is over all the same") {
   for (const size_t size : {40, 3}) {
-    auto loader = make_data_loader(
-        Numbers(size),
-        DistributedSampler(size, 2, 0),
-        DataLoaderOptions(6).workers(1).drop_last(true));
-    for (auto& batch : *loader) {
-      REQUIRE(batch.size() == 6);
-    }
-    const auto done = loader->state_dict()["samples_done"].item<int64_t>();
-    REQUIRE(done == static_cast<int64_t>(size));
+    const auto check = [&](auto sampler, bool drop_last) {
+      auto loader = make_data_loader(
+          Numbers(size),
+          std::move(sampler),
+          DataLoaderOptions(6).workers(1).drop_last(drop_last));
+      for (auto& batch : *loader) {
+        REQUIRE(batch.size() == 6);
+      }
+      const auto done =
+          at::Tensor(loader->state_dict()["samples_done"]).item().toLong();
+      REQUIRE(done == static_cast<int64_t>(size));
+    };
+    const DistributedSampler sampler(size, 2, 0);
+    check(sampler, true);
+    check(BatchSampler<DistributedSampler>(sampler, 6, true), false);
   }
 }
 

@@ -143,12 +143,26 @@ FOLDER_TEST("one of the files of an index is not taken for all") {
   for (const auto& item : module->named_parameters()) {
     state.insert(item.key(), item.value());
   }
-  write_sharded_safetensors(folder / kIndex, state, 64);
+  for (const std::string stem : {"model", "model-2"}) { // of two saves
+    write_sharded_safetensors(folder / kIndex, state, 64);
+    const auto file = stem + "-00001-of-00002.safetensors";
+    REQUIRE_THROWS_WITH(
+        load_checkpoint(folder / file, *module),
+        Has(file + "' is file 1 of 2; load '" + (folder / kIndex) +
+            "' to read all files. This file alone does not fit"));
+  }
+}
+
+FOLDER_TEST("an index is not written through a link") {
+  write_sharded_safetensors(folder / kIndex, tensors(1));
+  std::filesystem::create_directory(folder / "links");
+  std::filesystem::create_symlink("../" + kIndex, folder / "links/" + kIndex);
+  const auto before = folder.names();
   REQUIRE_THROWS_WITH(
-      load_checkpoint(folder / "model-00001-of-00002.safetensors", *module),
-      Has("model-00001-of-00002.safetensors' is file 1 of 2; load '" +
-          (folder / kIndex) +
-          "' to read all files. This file alone does not fit"));
+      write_sharded_safetensors(folder / "links/" + kIndex, tensors(2)),
+      Has("links/" + kIndex + "': it is a symbolic link", "remove the link"));
+  REQUIRE(folder.names() == before);
+  REQUIRE(equal(tensors_of(folder / kIndex), tensors(1)));
 }
 
 FOLDER_TEST("what is no dict of tensors needs one file") {

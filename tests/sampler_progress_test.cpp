@@ -176,6 +176,38 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
       otherwise.load_state_dict(weighted.state_dict()), Has("weights is"));
 }
 
+/// A program's sampler.
+struct Given : ShardedSampler {
+  explicit Given(at::Tensor given)
+      : ShardedSampler("Given", 4, 1, 0, Remainder::kDrop),
+        order(std::move(given)) {}
+  at::Tensor sequence(size_t /*length*/, int64_t /*epoch*/) const override {
+    return order;
+  }
+  at::Tensor order;
+};
+
+TEST_CASE("a program's sequence is drawn in its order, or refused") {
+  const auto numbers = torch::arange(8);
+  for (const auto& even :
+       {numbers.slice(0, 0, 8, 2), numbers.to(torch::kInt).slice(0, 0, 8, 2)}) {
+    Given sampler(even); // not contiguous
+    REQUIRE(drain(sampler) == Indices{0, 2, 4, 6});
+  }
+  for (const auto& wrong :
+       {torch::arange(3),
+        torch::arange(5),
+        torch::arange(4).view({2, 2}),
+        torch::arange(4.0),
+        torch::empty({4}, torch::dtype(torch::kLong).device(torch::kMeta))}) {
+    Given sampler(wrong);
+    REQUIRE_THROWS_WITH(
+        sampler.next(1),
+        Has("Given: sequence() returned ",
+            ", expected an int64 or int32 tensor of shape [4] on the CPU"));
+  }
+}
+
 TEST_CASE("EvaluationSampler gives each sample to one rank") {
   for (const size_t size : {1, 2, 9, 10, 11, 12}) {
     Indices all;

@@ -1,6 +1,7 @@
 #include <ddp/ddp.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
+#include <tests/support/samplers.h>
 #include <tests/support/values.h>
 
 namespace ddp::test::training_state_test {
@@ -140,12 +141,44 @@ RANKS_TEST("a state whose sampler has another epoch on a rank is refused") {
   sampler.set_epoch(group.rank() == 0 ? 3 : 0); // by rank 0 only
   REQUIRE_THAT(
       error_on_all(group, [&] { state.save(path, group); }),
-      Has("differ between ranks: rank 0: 'sampler' in epoch 3; ranks 1 and 2: "
-          "'sampler' in epoch 0. ",
+      Has("differ between ranks: rank 0: 'sampler' in epoch 3 (",
+          "; ranks 1 and 2: 'sampler' in epoch 0 (",
           "call set_epoch on all"));
   REQUIRE_FALSE(std::filesystem::exists(path));
   sampler.set_epoch(3);
   state.save(path, group);
+}
+
+RANKS_TEST("a state whose sampler has other samples on a rank is refused") {
+  const auto refusal = [&](auto& sampler) {
+    TrainingState state;
+    state.add("sampler", sampler);
+    return error_on_all(group, [&] { state.state_dict(group); });
+  };
+  const bool other = group.rank() == 1;
+  EvaluationSampler own(other ? 90 : 100, 1, 0); // of files on this host
+  REQUIRE_THAT(
+      refusal(own),
+      Has("ranks 0 and 2: 'sampler' in epoch 0 (EvaluationSampler, length "
+          "100); rank 1: 'sampler' in epoch 0 (EvaluationSampler, length 90). ",
+          "rank_state_dict()"));
+  auto loader = make_data_loader(
+      Numbers(100),
+      BatchSampler<DistributedSampler>(
+          DistributedSampler(100, 1, 0, SamplerOptions().seed(other)),
+          5,
+          /*drop_last=*/false));
+  REQUIRE_THAT(refusal(*loader), Has("seed 0); rank 1: ", "seed 1). "));
+
+  DistributedSampler forgetful(100, group);
+  if (other) {
+    forgetful.next(2);
+  }
+  REQUIRE_THAT(refusal(forgetful), Has("; rank 1: ", "call advance("));
+  if (other) {
+    forgetful.advance(2); // ranks may be at different samples
+  }
+  REQUIRE(refusal(forgetful).empty());
 }
 
 TEST_CASE("a state that does not fit changes nothing") {
@@ -208,6 +241,37 @@ TEST_CASE("a trained tensor is loaded in place, so its optimizer goes on") {
   REQUIRE_THROWS_WITH(
       state.load_state_dict(dict({{"log_alpha", torch::zeros({3})}})),
       Has("'log_alpha' is [3] in this state, [2] in the program"));
+}
+
+RANKS_TEST("a tensor is loaded into memory of its own") {
+  const auto path = folder + "run.pt";
+  const auto both = torch::ones({4});
+  auto left = both.narrow(0, 0, 3), right = both.narrow(0, 1, 3);
+  auto trained = torch::ones({2}, torch::requires_grad());
+  TrainingState state;
+  state.add("left", left).add("right", right).add("trained", trained);
+  state.save(path, group);
+  trained = torch::zeros({2}); // which the next run does not train
+  REQUIRE(state.load(path, group));
+  left.fill_(7);
+  REQUIRE(torch::equal(right, torch::ones({3})));
+  REQUIRE_FALSE(trained.requires_grad());
+
+  const auto good = state.state_dict(group).deepcopy();
+  for (int rollbacks = 0; rollbacks < 2; ++rollbacks) {
+    state.load_state_dict(good, group);
+    REQUIRE(torch::equal(left, torch::full({3}, 7.F)));
+    left.mul_(2);
+  }
+}
+
+FOLDER_TEST("a link to a missing file begins no new run") {
+  int64_t step = 0;
+  TrainingState state;
+  state.add("step", step);
+  std::filesystem::create_symlink("step-3.pt", folder / "latest");
+  REQUIRE_THROWS_WITH(
+      state.load(folder / "latest"), Has("/latest': No such file"));
 }
 
 TEST_CASE("a scaler and an averager are checked before any part is loaded") {

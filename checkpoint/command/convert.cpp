@@ -55,7 +55,7 @@ c10::IValue flattened(const c10::IValue& content) {
 
 void convert(const ConvertOptions& options) {
   detail::check_extension(options.output);
-  auto checkpoint = read_checkpoint(options.input);
+  auto checkpoint = read_checkpoint(options.input, options.entry);
   if (!options.entry.empty()) {
     checkpoint.content = entry_of(checkpoint.content, options.entry);
   }

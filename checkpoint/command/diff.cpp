@@ -2,6 +2,7 @@
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -60,8 +61,8 @@ void add_piece(
     return;
   }
   const auto differing = differing_bits(a, b);
-  auto left = wide(a.masked_select(differing));
-  auto right = wide(b.masked_select(differing));
+  auto left = wide(a).masked_select(differing);
+  auto right = wide(b).masked_select(differing);
   if (tolerance.any()) {
     const auto far = at::isclose(
                          left,
@@ -166,10 +167,25 @@ std::string compare(
       : describe(a) + " against " + describe(b);
 }
 
-Leaves read_leaves(const std::string& path) {
-  return leaves_of(
-      read_checkpoint_file(path, LoadOptions().mmap(true)),
-      /*whole_lists=*/false);
+/// The leaves of a file, and the places of values that cannot be read.
+struct Contents {
+  Leaves leaves;
+  std::vector<std::string> omitted;
+};
+
+Contents read_contents(const std::string& path) {
+  Contents contents;
+  const auto value = detail::read_checkpoint(
+      path, LoadOptions().mmap(true).strict(false), &contents.omitted);
+  std::sort(contents.omitted.begin(), contents.omitted.end());
+  contents.leaves = leaves_of(value, /*whole_lists=*/false);
+  return contents;
+}
+
+void print_omitted(const std::string& path, const Contents& contents) {
+  for (const auto& place : contents.omitted) {
+    std::cout << "not readable in " << path << ": " << printable(place) << '\n';
+  }
 }
 
 std::unordered_map<std::string, c10::IValue> by_name(const Leaves& leaves) {
@@ -233,15 +249,21 @@ void add_diff(CLI::App& app, int& exit_code) {
   command->footer(
       "Tensors and values are compared by name, and bit by bit if no tolerance "
       "is\n"
-      "given; the files may be of different formats.\n"
+      "given; the files may be of different formats. Objects that cannot be "
+      "read, such\n"
+      "as an argparse.Namespace, are listed; they differ if only one file has "
+      "them.\n"
       "Exit code: 0 if nothing differs, 1 if something does, 2 if a file\n"
       "cannot be read.\n"
       "\n"
       "Example: ddp-checkpoint diff monday.pt tuesday.pt --rtol 1e-5");
   command->callback([options, &exit_code] {
-    const auto a = read_leaves(options->a);
-    const auto b = read_leaves(options->b);
-    exit_code = print_differences(a, b, *options) ? kExitNegative : 0;
+    const auto a = read_contents(options->a);
+    const auto b = read_contents(options->b);
+    print_omitted(options->a, a);
+    print_omitted(options->b, b);
+    const bool differ = print_differences(a.leaves, b.leaves, *options);
+    exit_code = differ || a.omitted != b.omitted ? kExitNegative : 0;
   });
 }
 

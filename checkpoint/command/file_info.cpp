@@ -59,7 +59,7 @@ FileInfo read_file_info(const std::string& path, bool strict) {
           ? "LibTorch's torch::save"
           : "Python's torch.save or ddp";
       info.has_checksums = archive.has_checksums();
-      info.content = archive.value(strict, /*verify=*/false);
+      info.content = archive.value(strict, /*verify=*/false, &info.omitted);
     }
     return info;
   });

@@ -3,6 +3,8 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace ddp::command {
 
@@ -18,13 +20,17 @@ struct FileInfo {
   /// The value; its tensors are mapped pages of the file, which are not read
   /// yet.
   c10::IValue content;
+  /// The places of the values that `content` lacks, as this library cannot read
+  /// them.
+  std::vector<std::string> omitted;
   /// The metadata of a safetensors file, without the entries that are part of
   /// `content`.
   SafetensorsMetadata metadata;
 };
 
 /// Reads the whole file except the contents of tensors; for an index, also the
-/// files that it names. Throws a `c10::Error` that names the file.
+/// files that it names. Throws a `c10::Error` that names the file. `strict` is
+/// as in `LoadOptions`.
 FileInfo read_file_info(const std::string& path, bool strict = true);
 
 } // namespace ddp::command

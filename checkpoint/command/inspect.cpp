@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <unordered_set>
+#include <utility>
 
 namespace ddp::command {
 namespace {
@@ -113,6 +114,14 @@ void print_values(const std::vector<Leaf>& leaves) {
   }
 }
 
+void print_omitted(const std::vector<std::string>& places) {
+  const char* before = "\n";
+  for (const auto& place : places) {
+    std::cout << std::exchange(before, "")
+              << "not readable: " << printable(place) << '\n';
+  }
+}
+
 Json to_json(const std::string& path, const FileInfo& info) {
   auto tensors = Json::array();
   auto values = Json::array();
@@ -139,6 +148,7 @@ Json to_json(const std::string& path, const FileInfo& info) {
       {"metadata", info.metadata},
       {"tensors", std::move(tensors)},
       {"values", std::move(values)},
+      {"not_readable", info.omitted},
       {"totals",
        {{"tensors", total.tensors},
         {"elements", total.elements},
@@ -146,7 +156,7 @@ Json to_json(const std::string& path, const FileInfo& info) {
 }
 
 void inspect(const InspectOptions& options) {
-  const auto info = read_file_info(options.file);
+  const auto info = read_file_info(options.file, /*strict=*/false);
   if (options.json) {
     std::cout << dump(to_json(options.file, info)) << '\n';
     return;
@@ -155,6 +165,7 @@ void inspect(const InspectOptions& options) {
   print_entries(info.content);
   const auto leaves = leaves_of(info.content, /*whole_lists=*/true);
   print_values(leaves);
+  print_omitted(info.omitted);
   print_tensors(leaves);
 }
 

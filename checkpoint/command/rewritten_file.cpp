@@ -4,17 +4,27 @@
 #include <checkpoint/command/text.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 
 #include <iostream>
 #include <utility>
 
 namespace ddp::command {
 
-Checkpoint read_checkpoint(const std::string& path) {
-  auto metadata = read_file_info(path).metadata;
+Checkpoint read_checkpoint(const std::string& path, const std::string& entry) {
+  auto info = read_file_info(path, /*strict=*/false);
+  for (const auto& place : info.omitted) {
+    DDP_CHECK_VALUE(
+        !entry.empty() && place != entry && place.rfind(entry + ".", 0) != 0,
+        "'{}' of '{}' is or contains an object that this library cannot read; "
+        "extract other entries with `convert --entry NAME`, or save the file "
+        "without this object",
+        place,
+        path);
+  }
   return {
-      read_checkpoint_file(path, LoadOptions().mmap(true)),
-      std::move(metadata)};
+      read_checkpoint_file(path, LoadOptions().mmap(true).strict(false)),
+      std::move(info.metadata)};
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {

@@ -10,8 +10,11 @@ struct Checkpoint {
   SafetensorsMetadata metadata;
 };
 
-/// Reads a checkpoint; its tensors are mapped pages of the file.
-Checkpoint read_checkpoint(const std::string& path);
+/// Reads a checkpoint; its tensors are mapped pages of the file. Throws if the
+/// checkpoint or, unless empty, its `entry` has values that cannot be read.
+Checkpoint read_checkpoint(
+    const std::string& path,
+    const std::string& entry = "");
 
 /// Writes `path` in the format of its extension, and prints a line about the
 /// file. A safetensors file also gets the metadata.

@@ -78,7 +78,8 @@ void strip_prefix(const StripOptions& options) {
   checkpoint.content = stripped(checkpoint.content, options.prefix, count);
   DDP_CHECK_VALUE(
       count > 0,
-      "no tensor of '{}' has a name that begins with '{}'",
+      "no tensor of '{}' has a name that begins with '{}'; if the file has "
+      "nested dicts, as torch::save writes, first use `convert --flat`",
       options.input,
       options.prefix);
   write_checkpoint(options.output, checkpoint);

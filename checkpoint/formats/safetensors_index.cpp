@@ -134,13 +134,20 @@ std::string with_shard_number(const std::string& path) {
   if (!std::regex_match(path, parts, kShard)) {
     return text;
   }
+  auto index = parts[1].str() + kIndexEnd;
+  static const std::regex kNumber(R"(-\d+$)"); // see free_names
+  const auto other =
+      std::regex_replace(parts[1].str(), kNumber, "") + kIndexEnd;
+  std::error_code ignored;
+  if (!fs::exists(index, ignored) && fs::exists(other, ignored)) {
+    index = other;
+  }
   return detail::format(
-      "{} is file {} of {}; load '{}{}' to read all files. This file alone",
+      "{} is file {} of {}; load '{}' to read all files. This file alone",
       text,
       parts[2].str(),
       parts[3].str(),
-      parts[1].str(),
-      kIndexEnd);
+      index);
 }
 
 StateDict read_sharded_safetensors(
@@ -171,6 +178,12 @@ void write_sharded_safetensors(
     const StateDict& tensors,
     int64_t max_shard_bytes,
     const SafetensorsMetadata& metadata) {
+  std::error_code ignored;
+  DDP_CHECK(
+      !fs::is_symlink(path, ignored),
+      "cannot write '{}': it is a symbolic link, which would separate the "
+      "index from its files; remove the link, or use the path of its target",
+      path);
   const auto folder = fs::path(path).parent_path();
   const auto name = fs::path(path).filename().string();
   const auto stem = name.substr(0, name.size() - kIndexEnd.size());

@@ -62,10 +62,21 @@ class TreeMaker {
     throw Unreadable{kind_of(object)};
   }
 
+  c10::IValue make_item(
+      const PickleValue& key,
+      const PickleValue& value,
+      int depth) {
+    place_.push_back(key);
+    auto item = make(value, depth);
+    place_.pop_back();
+    return item;
+  }
+
   c10::IValue make_list(const PickleList& list, int depth) {
     auto result = new_list();
     for (const auto& item : list.items) {
-      result.push_back(make(item, depth));
+      const auto position = static_cast<int64_t>(result.size());
+      result.push_back(make_item(position, item, depth));
     }
     return result;
   }
@@ -73,9 +84,26 @@ class TreeMaker {
   c10::IValue make_tuple(const PickleTuple& tuple, int depth) {
     std::vector<c10::IValue> items;
     for (const auto& item : tuple.items) {
-      items.push_back(make(item, depth));
+      const auto position = static_cast<int64_t>(items.size());
+      items.push_back(make_item(position, item, depth));
     }
     return c10::ivalue::Tuple::create(std::move(items));
+  }
+
+  void omit(const PickleValue& key) {
+    place_.push_back(key);
+    std::string place;
+    for (const auto& part : place_) {
+      const auto* name = content_of<std::string>(part);
+      const auto* number = content_of<int64_t>(part);
+      const auto text = name != nullptr ? *name
+          : number != nullptr           ? std::to_string(*number)
+                                        : "(" + kind_of(part) + ")";
+      arena_.charge(text.size() + 1);
+      place += (place.empty() ? "" : ".") + text;
+    }
+    place_.pop_back();
+    omitted_->push_back(std::move(place));
   }
 
   static void check_key(const c10::IValue& key) {
@@ -89,19 +117,20 @@ class TreeMaker {
   c10::IValue make_dict(const PickleDict& dict, int depth) {
     std::vector<c10::IValue> keys;
     std::vector<c10::IValue> values;
+    const auto place = place_.size();
     for (size_t i = 0; i < dict.items.size(); i += 2) {
       try {
         auto key = make(dict.items[i], depth);
         check_key(key);
-        values.push_back(make(dict.items[i + 1], depth));
+        values.push_back(make_item(dict.items[i], dict.items[i + 1], depth));
         keys.push_back(std::move(key));
       } catch (const Unreadable&) {
         if (strict_) {
           throw;
         } // else the item is dropped
-        const auto* name = content_of<std::string>(dict.items[i]);
-        if (omitted_ != nullptr && name != nullptr && depth == 1) {
-          omitted_->push_back(*name);
+        place_.resize(place);
+        if (omitted_ != nullptr) {
+          omit(dict.items[i]);
         }
       }
     }
@@ -119,6 +148,7 @@ class TreeMaker {
   PickleArena& arena_;
   bool strict_;
   std::vector<std::string>* omitted_;
+  std::vector<PickleValue> place_; // the keys of the value that is made
 };
 
 } // namespace

@@ -10,8 +10,8 @@ namespace ddp::detail {
 /// arena's budget. Throws `c10::Error` if a value contains itself, is nested
 /// too deeply (`check_depth`), has a type that files cannot contain, or if all
 /// values take too much memory. Unless `strict`, items of a dict that are or
-/// contain other types are dropped; `omitted` gets the names of those of the
-/// outermost dict.
+/// contain other types are dropped; `omitted`, unless null, gets their places,
+/// such as "args" or "model.config".
 c10::IValue make_tree(
     const PickleValue& value,
     PickleArena& arena,

@@ -60,9 +60,10 @@ struct LoadedCheckpoint {
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must outlive the manager. Rank 0 reads the folder,
-  /// which need not exist yet. Throws `c10::ValueError` for invalid options,
-  /// and on rank 0 if the path is not a folder; warns if the folder is not
-  /// writable. Not collective.
+  /// which need not exist yet; a relative path refers to the working folder at
+  /// this call. Throws `c10::ValueError` for invalid options, and on rank 0 if
+  /// the path is not a folder; warns if the folder is not writable. Not
+  /// collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,
@@ -75,8 +76,8 @@ class DDP_API CheckpointManager {
   ~CheckpointManager();
 
   /// Writes the checkpoint of a step, and replaces any earlier checkpoint of
-  /// the same step. `metric` is the checkpoint's quality, for `keep_best`; rank
-  /// 0's value is used.
+  /// the same step, whose metric remains if `metric` is omitted. `metric` is
+  /// the checkpoint's quality, for `keep_best`; rank 0's value is used.
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank

@@ -77,15 +77,15 @@ class DDP_API TrainingState {
   /// into a leaf that requires gradients, whose shape must fit.
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
-  /// Adds an object with `state_dict()`, which may be collective, and
-  /// `load_state_dict(state)`, such as a sampler. The state is a `StateDict` or
-  /// a `c10::IValue`. `plan_state_dict(state)`, if present, checks a state and
-  /// returns a `std::function<void()>` that loads it; the part is then loaded
-  /// only if all parts fit. `rank_state_dict()`, if present, returns a state on
-  /// the CPU that differs between ranks, as a `c10::IValue` for
-  /// `load_rank_state_dict(state)`: an additional part, "<name>_of_each_rank",
-  /// which a file may lack, and which only the same number of ranks loads. A
-  /// save gathers these states on each rank.
+  /// Adds an object with `state_dict()`, which may be collective unless it has
+  /// `epoch()`, and `load_state_dict(state)`, such as a sampler. The state is a
+  /// `StateDict` or a `c10::IValue`. `plan_state_dict(state)`, if present,
+  /// checks a state and returns a `std::function<void()>` that loads it; the
+  /// part is then loaded only if all parts fit. `rank_state_dict()`, if
+  /// present, returns a state on the CPU that differs between ranks, as a
+  /// `c10::IValue` for `load_rank_state_dict(state)`: an additional part,
+  /// "<name>_of_each_rank", which a file may lack, and which only the same
+  /// number of ranks loads. A save gathers these states on each rank.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
@@ -114,7 +114,7 @@ class DDP_API TrainingState {
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Loads all parts from a file written by `save` or Python's `torch.save`;
-  /// returns false if the file does not exist.
+  /// returns false if the path does not exist.
   ///
   /// Collective: by default, rank 0 reads the file and sends the other ranks a
   /// copy. Every rank throws the same `c10::Error` if ranks pass different
@@ -129,7 +129,7 @@ class DDP_API TrainingState {
 
   /// A dict of the parts' states by name, in the order of `add`. Collective:
   /// throws `c10::Error` on every rank if a part's `state_dict` throws on one,
-  /// and `c10::ValueError` if parts, or samplers' epochs, differ between ranks.
+  /// and `c10::ValueError` if parts, samplers or epochs differ between ranks.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Loads a state that `state_dict` returned in this or a different run.

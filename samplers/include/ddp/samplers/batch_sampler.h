@@ -111,10 +111,8 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   }
   /// States that the loop reports all samples, unless `drop_last` drops some.
   template <typename B = Base>
-  auto keep_last_batch() -> decltype(std::declval<B&>().keep_last_batch()) {
-    if (!drop_last_) {
-      base_.keep_last_batch();
-    }
+  auto keep_last_batch() -> decltype(std::declval<B&>().keep_last_batch(true)) {
+    base_.keep_last_batch(!drop_last_);
   }
   /// The state, for a checkpoint.
   auto state_dict() const {

@@ -27,8 +27,9 @@ struct DataLoaderOptions {
   /// The number of batches loaded ahead of the loop. Unset: twice `workers`.
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
-  /// The longest time that the loop waits for a batch before it throws
-  /// `c10::Error`. Unset: no limit.
+  /// The longest time that the loop waits for a batch before it warns and
+  /// throws `c10::Error`. The loader's destructor still waits for samples that
+  /// are being loaded. Unset: no limit.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
   /// Has no effect: batches are always in order.

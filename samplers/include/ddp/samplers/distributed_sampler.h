@@ -119,8 +119,8 @@ struct StreamSamplerOptions {
 /// With an `epoch_size`, epoch `e` begins at sample e * epoch_size, the end of
 /// the previous epoch, so no sample is repeated. A remainder is dropped, so
 /// that all ranks draw the same number of samples. Without `epoch_size`, each
-/// epoch reads the stream from its beginning, and `size()` is a number that no
-/// loop reaches. `state_dict` contains the progress of all ranks.
+/// new epoch (`set_epoch`) reads the stream from its beginning, and `size()` is
+/// a number that no loop reaches. `state_dict` contains all ranks' progress.
 ///
 /// For a stream that ends, write a LibTorch `StatefulDataset` with the sampler
 /// inside. The dataset finds the end, which some ranks reach one batch earlier.

@@ -49,16 +49,18 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// Sets the epoch, in all copies. The next `reset()`, which a loader's
   /// `begin()` calls, draws the order. Call `set_epoch` before each loop, or
-  /// every epoch has the same order. A new epoch begins at its start.
+  /// every epoch has the same order, and loops that end early always begin at a
+  /// loaded position. A new epoch begins at its start.
   void set_epoch(int64_t epoch);
   /// The epoch that was last set or loaded; initially 0.
   int64_t epoch() const;
   /// This rank's number of samples in a whole epoch, also in a resumed one.
   size_t size() const;
 
-  /// Begins the epoch, over `new_size` samples if given. After a state was
-  /// loaded, resumes until the loop has reached the epoch's end or a smaller
-  /// last batch (LibTorch's loader may drop it; see `keep_last_batch`).
+  /// Begins the epoch, over `new_size` samples if given; other copies and their
+  /// states keep their size. After a state was loaded, resumes until the loop
+  /// has reached the epoch's end or a smaller last batch (LibTorch's loader may
+  /// drop it; see `keep_last_batch`).
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// Returns the next `batch_size` indices, fewer at the end, then none. Throws
@@ -68,9 +70,10 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// Reports that the loop has used `count` more samples of this rank. Throws
   /// `c10::ValueError` if the rank has not drawn that many samples.
   void advance(size_t count);
-  /// States that `advance` reports a smaller last batch too, so that a resumed
-  /// epoch does not end before it. `DataLoader` calls this method.
-  void keep_last_batch();
+  /// States whether `advance` reports a smaller last batch too: a resumed epoch
+  /// then does not end before it, and otherwise ends without it. `DataLoader`
+  /// calls this method.
+  void keep_last_batch(bool keeps = true);
 
   /// The loop's progress: the epoch, the number of samples that all ranks have
   /// used, and the parameters of the sequence. The tensors are int64 scalars,

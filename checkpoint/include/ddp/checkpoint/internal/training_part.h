@@ -49,6 +49,9 @@ struct TrainingPart {
   /// The epoch, if any; it must be the same on all ranks when the part is
   /// saved.
   std::function<int64_t()> epoch = nullptr;
+  /// Whether `save` returns the state of a sampler, whose sequence must also be
+  /// the same on all ranks.
+  bool sampler = false;
   /// Whether `load` checks nothing, so that the returned function may throw.
   bool unchecked = false;
 };

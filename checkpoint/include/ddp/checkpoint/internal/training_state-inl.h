@@ -143,6 +143,7 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
   whole.unchecked = !kPlans;
   if constexpr (detail::HasEpoch<Stateful>::value) {
     whole.epoch = [&part] { return part.epoch(); };
+    whole.sampler = kPlans && std::is_same_v<State, StateDict>;
   }
   add_part(std::move(whole));
   if constexpr (detail::HasRankState<Stateful>::value) {

@@ -9,37 +9,22 @@
 namespace ddp {
 namespace detail {
 
-template <typename Sampler, typename = void>
-struct Counts : std::false_type {};
-template <typename Sampler>
-struct Counts<
-    Sampler,
-    std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
-    : std::true_type {};
-
 /// Reports `samples` more used samples to the sampler, if it counts them.
 template <typename Sampler>
-void advance(Sampler& sampler, size_t samples) {
-  if constexpr (Counts<Sampler>::value) {
-    sampler.advance(samples);
-  }
+auto advance(Sampler& sampler, size_t samples)
+    -> decltype(sampler.advance(samples)) {
+  return sampler.advance(samples);
 }
-
-template <typename Sampler, typename = void>
-struct KeepsLastBatch : std::false_type {};
 template <typename Sampler>
-struct KeepsLastBatch<
-    Sampler,
-    std::void_t<decltype(std::declval<Sampler&>().keep_last_batch())>>
-    : std::true_type {};
+void advance(const Sampler& /*sampler*/, size_t /*samples*/) {}
 
 /// Tells the sampler that `advance` reports a last batch, also a dropped one.
 template <typename Sampler>
-void keep_last_batch(Sampler& sampler) {
-  if constexpr (KeepsLastBatch<Sampler>::value) {
-    sampler.keep_last_batch();
-  }
+auto keep_last_batch(Sampler& sampler) -> decltype(sampler.keep_last_batch()) {
+  return sampler.keep_last_batch();
 }
+template <typename Sampler>
+void keep_last_batch(const Sampler& /*sampler*/) {}
 
 } // namespace detail
 
