@@ -1,8 +1,11 @@
 # ddp_man_page(<program> <description>): writes <program>.1.gz of --help, and
-# installs it.
+# installs it, unless ddp is a part of another build, whose flags may not let the
+# program run before it is installed.
 find_program(DDP_HELP2MAN help2man)
 function(ddp_man_page program description)
-  if(NOT DDP_HELP2MAN OR DDP_SANITIZER OR CMAKE_CROSSCOMPILING)
+  if(NOT DDP_HELP2MAN OR DDP_SANITIZER OR CMAKE_CROSSCOMPILING
+      OR NOT PROJECT_IS_TOP_LEVEL OR CMAKE_SKIP_RPATH OR CMAKE_SKIP_BUILD_RPATH
+      OR CMAKE_BUILD_WITH_INSTALL_RPATH)
     return()
   endif()
   set(page ${CMAKE_CURRENT_BINARY_DIR}/${program}.1)

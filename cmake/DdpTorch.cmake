@@ -1,8 +1,10 @@
-# Finds LibTorch's folder and refuses what ddp cannot use. Sets DDP_TORCH_PREFIX,
-# DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether programs are linked with CUDA),
-# DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (the wheel's, if it has one),
-# DDP_CXX_STANDARD and DDP_BACKENDS. The build and the installed package include
-# it; DDP_TORCH_HINT is where the latter looks besides.
+# Finds LibTorch's folder and refuses what ddp cannot use. Sets DDP_TORCH_REFUSAL
+# (why, or nothing), DDP_TORCH_PREFIX, DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether
+# programs are linked with CUDA), DDP_CUDA_INCLUDE_DIRS, DDP_CUDART_FOLDER (the
+# wheel's, if it has one), DDP_CXX_STANDARD and DDP_BACKENDS. The build and the
+# installed package include it, with DDP_WANTS_CUDA; DDP_TORCH_HINT is where the
+# latter looks besides.
+set(DDP_TORCH_REFUSAL "")
 
 if(Torch_DIR)
   cmake_path(ABSOLUTE_PATH Torch_DIR NORMALIZE OUTPUT_VARIABLE _ddp_torch_dir)
@@ -15,10 +17,11 @@ else()
   set(_ddp_torch_dir "${DDP_TORCH_CONFIG_DIR}")
 endif()
 if(NOT EXISTS "${_ddp_torch_dir}/TorchConfig.cmake")
-  message(FATAL_ERROR
+  string(CONCAT DDP_TORCH_REFUSAL
     "ddp: LibTorch was not found. Unpack LibTorch, or `pip install torch`, and "
     "point at it: -DCMAKE_PREFIX_PATH=<folder>/torch or "
     "-DTorch_DIR=<folder>/torch/share/cmake/Torch")
+  return()
 endif()
 cmake_path(SET DDP_TORCH_PREFIX NORMALIZE "${_ddp_torch_dir}/../../..")
 string(REGEX REPLACE "/$" "" DDP_TORCH_PREFIX "${DDP_TORCH_PREFIX}")
@@ -31,18 +34,20 @@ string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" DDP_TORCH_VERSION "${_ddp_version_
 file(STRINGS "${_ddp_torch_dir}/TorchConfig.cmake" _ddp_old_abi
   REGEX "_GLIBCXX_USE_CXX11_ABI=0")
 if(_ddp_old_abi)
-  message(FATAL_ERROR
+  string(CONCAT DDP_TORCH_REFUSAL
     "ddp: the LibTorch in ${DDP_TORCH_PREFIX} has the pre-C++11 ABI. Take the "
     "download that is named cxx11-abi, or LibTorch 2.9 or later.")
+  return()
 endif()
 set(_ddp_definitions "${_ddp_torch_dir}/../Caffe2/Caffe2Targets.cmake")
 if(EXISTS "${_ddp_definitions}")
   file(STRINGS "${_ddp_definitions}" _ddp_with_gloo REGEX "USE_C10D_GLOO")
   if(NOT _ddp_with_gloo)
-    message(FATAL_ERROR
+    string(CONCAT DDP_TORCH_REFUSAL
       "ddp: the LibTorch in ${DDP_TORCH_PREFIX} was built without distributed "
       "support (gloo). Take LibTorch's download or wheel, or build it with "
       "USE_DISTRIBUTED=1 and USE_GLOO=1.")
+    return()
   endif()
 endif()
 # LibTorch carries gloo and not its headers. Those that ddp is built with may be
@@ -53,10 +58,11 @@ if(EXISTS "${_ddp_gloo_header}")
   file(STRINGS "${_ddp_gloo_header}" _ddp_gloo_members
     REGEX "^ *(const )?(::)?gloo::[A-Za-z_:]+ +[A-Za-z_]+ *(;|=|{)")
   if(_ddp_gloo_members)
-    message(FATAL_ERROR
+    string(CONCAT DDP_TORCH_REFUSAL
       "ddp: c10d::ProcessGroupGloo of LibTorch ${DDP_TORCH_VERSION} holds "
       "objects of gloo's (${_ddp_gloo_members}), whose layout may not be that "
       "of the headers of gloo that ddp has. Take a version in README.md.")
+    return()
   endif()
 endif()
 
@@ -71,10 +77,7 @@ endif()
 set(DDP_TORCH_CUDA OFF)
 set(_ddp_cuda_note "")
 set(_ddp_c10_cuda "${DDP_TORCH_PREFIX}/lib/libc10_cuda.so")
-if(NOT DEFINED DDP_WITH_CUDA)
-  set(DDP_WITH_CUDA ON)
-endif()
-if(NOT DDP_WITH_CUDA)
+if(NOT DDP_WANTS_CUDA)
   set(_ddp_cuda_note "DDP_WITH_CUDA is off")
 elseif(NOT EXISTS "${_ddp_c10_cuda}")
   set(_ddp_cuda_note "this LibTorch has no CUDA")

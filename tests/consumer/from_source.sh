@@ -23,11 +23,16 @@ END
 # ddp's own folder is the same, so that the second way builds nothing of it.
 for way in fetch subdirectory; do
   cmake -S "$source/from_source" -B "$build" -G Ninja -DTorch_DIR="$torch" \
-    -DDDP_LINES="$work/$way.cmake" -DFETCHCONTENT_SOURCE_DIR_DDP="$checkout"
+    -DDDP_LINES="$work/$way.cmake" -DFETCHCONTENT_SOURCE_DIR_DDP="$checkout" \
+    -DDDP_HELP2MAN=help2man
   cmake --build "$build" -j 2 --target train own_folders
   rm -f -- "$build/model.safetensors"
   "$ddprun" --nproc-per-node 2 "$build/train" 2 "$build/model.safetensors"
 done
+if grep 'help2man' "$build/build.ninja"; then
+  echo "ddp's programs, with another project's flags, print their manual pages"
+  exit 1
+fi
 mpicc=$(command -v mpicc || true)
 [[ ! $mpicc || -e $build/_deps/ddp-build/libddp_mpi.so ]] ||
   { echo 'the library that ddp::mpi loads was not built'; exit 1; }
@@ -43,7 +48,8 @@ grep -q 'CMAKE_INSTALL_LIBDIR must be below' "$work/apart.txt"
 CC=${mpicc:-cc} CXX=${mpicc:+mpi}c++ cmake -S "$checkout" -B "$work/make" -G 'Unix Makefiles' -DTorch_DIR="$torch" \
   -DDDP_BUILD_TESTS=OFF -DDDP_BUILD_EXAMPLES=OFF -DDDP_BUILD_BENCH=OFF \
   -DCMAKE_INSTALL_PREFIX=/p -DCMAKE_INSTALL_LIBDIR=/p/lib \
-  -DCMAKE_INSTALL_LIBEXECDIR=lib -DCMAKE_INSTALL_BINDIR=tools/bin
+  -DCMAKE_INSTALL_LIBEXECDIR=lib -DCMAKE_INSTALL_BINDIR=tools/bin \
+  -DDDP_HELP2MAN=help2man
 grep -q '/ddp-checkpoint.dir/all: CMakeFiles/ddp.dir/all' \
   "$work/make/CMakeFiles/Makefile2" ||
   { echo 'Make may link ddp-checkpoint before it has the library'; exit 1; }
@@ -54,6 +60,16 @@ grep -qF 'DDP_HELPERS=\"../../lib/ddp\"' \
   { echo 'ddprun looks for its helpers in another folder'; exit 1; }
 grep -qF 'NEW_RPATH "\$ORIGIN/../../lib:' "$work/make/cmake_install.cmake" ||
   { echo 'installed programs look for libraries in another folder'; exit 1; }
+rules=$work/make/checkpoint/command/CMakeFiles/ddp-checkpoint.dir/build.make
+grep -q help2man "$rules" || { echo 'there are no manual pages'; exit 1; }
+for option in CMAKE_SKIP_RPATH CMAKE_SKIP_BUILD_RPATH \
+  CMAKE_BUILD_WITH_INSTALL_RPATH; do
+  cmake "$work/make" -U 'CMAKE_SKIP_*RPATH' "-D$option=ON"
+  if grep help2man "$rules"; then
+    echo "with $option, programs run that do not find their libraries"
+    exit 1
+  fi
+done
 
 if cmake -S "$checkout" -B "$work/multi" -G 'Ninja Multi-Config' \
   -DTorch_DIR="$torch" 2>"$work/multi.txt"; then

@@ -55,6 +55,9 @@ project(user LANGUAGES CXX)
 if(CMAKE_VERSION VERSION_LESS 4)
   cmake_policy(VERSION 3.0) # of the many projects that ask for an old CMake
 endif()
+set(DDP_WITH_CUDA own)
+find_package(ddp COMPONENTS ${components})
+message(STATUS "found: ${ddp_FOUND}, the option: ${DDP_WITH_CUDA}")
 find_package(ddp REQUIRED COMPONENTS ${components})
 get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)
 get_target_property(flags ddp::torch INTERFACE_COMPILE_OPTIONS)
@@ -83,7 +86,8 @@ says() { # TEXT...
 refuses() { # WHAT TEXT...
   ! configure -DTorch_DIR="$torch/share/cmake/Torch" ||
     fail "$1 was taken by a ddp built against 2.11.0"
-  says "${@:2}"
+  # A project that does not require ddp goes on, and may build it itself.
+  says 'found: 0, the option: own' "${@:2}"
 }
 
 for version in 2.11.0 2.11.3; do
@@ -115,7 +119,15 @@ mkdir "$work/prefix/lib/ddp"
 ln -s ../../../torch-2.11.0 "$work/prefix/lib/ddp/torch"
 configure || fail 'the LibTorch that the link leads to was not found'
 ! configure -Dcomponents=mpi || fail 'a component that is not there was found'
-says 'no ddp::mpi in this package. Install libddp-mpi'
+says 'no ddp::mpi in this package. Install libddp-mpi, or build ddp where MPI'
+touch "$package/ddpMpiTargets.cmake"
+without_mpi=(-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_C_COMPILER_LOADED=ON)
+! configure "${without_mpi[@]}" -Dcomponents=mpi ||
+  fail 'ddp::mpi was found where MPI is missing'
+says "ddp::mpi needs MPI's headers (Debian: libopenmpi-dev)"
+configure "${without_mpi[@]}" '-Dcomponents=OPTIONAL_COMPONENTS;mpi' ||
+  fail 'ddp was missing because an optional MPI is'
+says 'found: 1'
 
 echo 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")' \
   >>"$torch/share/cmake/Torch/TorchConfig.cmake"

@@ -85,7 +85,8 @@ train "$work/deb/usr" ''
 prefix=$(echo "$work"/tar/*)
 run rm -r build/CMakeCache.txt
 configure "$prefix" -DTorch_DIR="$work/moved/torch/share/cmake/Torch"
-train "$prefix" "$prefix/lib:$work/moved/torch/lib"
+train "$prefix" \
+  "$prefix/lib:$work/moved/torch/lib:$work/moved/nvidia/cu13/lib"
 
 # It has checked what ./dev made, or ./dev had failed.
 command -v lintian >/dev/null || {

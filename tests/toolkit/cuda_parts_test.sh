@@ -33,6 +33,7 @@ cat >"$work/project/CMakeLists.txt" <<EOF
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
 set(CMAKE_MODULE_PATH "$work/project")
+set(DDP_WANTS_CUDA ON)
 include("$source/cmake/DdpTorch.cmake")
 include("$source/cmake/DdpTorchImport.cmake")
 get_target_property(libraries ddp::torch INTERFACE_LINK_LIBRARIES)

@@ -67,6 +67,16 @@ rm -- "$work/two"
 expect 'one that another one runs does not wait for it' \
   test "$(<"$work/log")" = build$'\n'build
 
+tidy() {
+  (cd "$work/root" && bash -c 'source ./dev
+    has() { :; }; setup_packages() { :; }; setup_torch() { :; }
+    list_files() { :; }; lock_build() { echo locked; }
+    configure_alone() { echo configured; }
+    run_tidy')
+}
+expect './dev tidy configures when no other ./dev does' \
+  test "$(tidy)" = locked$'\n'configured
+
 # Also root cannot make a folder below a file.
 for command in package wheel; do
   (cd "$work/root" && bash -c 'source ./dev
