@@ -1,4 +1,5 @@
 #include <tests/support/failures.h>
+#include <tests/support/grouped_digits.h>
 #include <tests/support/nets.h>
 
 #include <ddp/reducer.h>
@@ -52,27 +53,36 @@ RANKS_TEST("set_data and load keep the hooks") {
   }
 }
 
+void check_unfreezing(const ProcessGroup& group, int unfreezing) {
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false);
+  Reducer reducer(net, group);
+  backward(*net, group);
+  net->wide->weight.set_requires_grad(group.rank() == unfreezing);
+  const auto two_steps = [&] {
+    backward(*net, group); // others may have the same collectives
+    backward(*net, group);
+  };
+  REQUIRE_THROWS_WITH(
+      two_steps(),
+      Has("unfrozen",
+          "wide.weight",
+          "rank " + std::to_string(unfreezing) + " has "));
+  meet_at_store(group, {"0", "1", "2"});
+}
+
 TEST_CASE(
     "unfreezing on one rank only is an error on all, before the timeout") {
   for (const int unfreezing : {0, 1}) {
     ranks(3, [unfreezing](ProcessGroup group) {
-      auto net = std::make_shared<UnevenNet>();
-      net->wide->weight.set_requires_grad(false);
-      Reducer reducer(net, group);
-      backward(*net, group);
-      net->wide->weight.set_requires_grad(group.rank() == unfreezing);
-      const auto two_steps = [&] {
-        backward(*net, group); // others may have the same collectives
-        backward(*net, group);
-      };
-      REQUIRE_THROWS_WITH(
-          two_steps(),
-          Has("unfrozen",
-              "wide.weight",
-              "rank " + std::to_string(unfreezing) + " has "));
-      meet_at_store(group, {"0", "1", "2"});
+      check_unfreezing(group, unfreezing);
     });
   }
+}
+
+RANKS_TEST("unfreezing on one rank is an error where a locale groups digits") {
+  group_digits();
+  check_unfreezing(group, 1);
 }
 
 RANKS_TEST("a Reducer that failed may be replaced") {

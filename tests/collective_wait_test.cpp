@@ -5,6 +5,7 @@
 #include <ddp/metrics.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/wait_report.h>
+#include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 namespace ddp::test::collective_wait_test {
@@ -62,6 +63,25 @@ RANKS_TEST(
       all_reduce_error(group.rank() == 0 ? group : own),
       Has(" has not reached all_reduce of 4 Float, and is in another one"));
   meet_at_store(group, {"0", "1"});
+}
+
+RANKS_TEST(
+    "with several groups a rank in no call may be in one of another group",
+    3,
+    ProcessGroupOptions().timeout(seconds(3)),
+    kPrompt) {
+  const auto other =
+      ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
+  torch::nn::Linear net(2, 1);
+  const Reducer reducer(net, group);
+  if (group.rank() != 2) {
+    REQUIRE_THAT(
+        error_of([&] { net->forward(torch::ones({2})).backward(); }),
+        Has("rank 2 has not reached bucket 1 of 1, step 1, and is in no call "
+            "of this group. Each rank must run a backward pass",
+            "or call finish_backward(). All ranks must make the same calls"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {

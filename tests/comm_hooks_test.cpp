@@ -114,6 +114,33 @@ RANKS_TEST("in a chain each hook's result is the next one's buffer") {
   REQUIRE_THROWS_WITH(HookChain({average, nullptr}), Has("is null"));
 }
 
+/// Counts the calls with the group with which the hook was connected.
+struct ConnectedHook final : CommHook {
+  ProcessGroup connect(const ProcessGroup& group) override {
+    connected = group;
+    return group;
+  }
+  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
+    calls += group.c10d() == connected.c10d() ? 1 : 0;
+    return sum(bucket.buffer, group);
+  }
+  ProcessGroup connected;
+  int calls = 0;
+};
+
+RANKS_TEST("a chain's hooks are connected when their Reducer is constructed") {
+  const auto inner = std::make_shared<ConnectedHook>();
+  const auto chain =
+      std::make_shared<HookChain>(Hooks{fp16_compress_hook(inner)});
+  auto parameter = torch::zeros({4}, torch::requires_grad());
+  Reducer reducer({parameter}, group, with_hook(chain));
+  const auto connected = inner->connected.c10d();
+  REQUIRE(connected.defined());
+  parameter.sum().backward();
+  REQUIRE((inner->connected.c10d() == connected));
+  REQUIRE(inner->calls == 1);
+}
+
 TEST_CASE("a state that a chain rejects changes none of its hooks") {
   const ProcessGroup group;
   const auto make_chain = [] {
@@ -346,7 +373,7 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
 RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
   const auto start = [&](const std::shared_ptr<CommHook>& hook) {
     const auto options = with_hook(hook).share_communicator(true);
-    Reducer(
+    const Reducer reducer(
         {torch::ones({2}, torch::requires_grad())},
         group,
         ReducerOptions(options).check_divergence_every(2));

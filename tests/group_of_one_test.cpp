@@ -25,6 +25,14 @@ struct Net : LayeredNet {
   }
 };
 
+TEST_CASE("a group that was moved from is the same group") {
+  ProcessGroup group;
+  ProcessGroup other(std::move(group));
+  CHECK(group.size() == 1);
+  const ProcessGroup last = std::move(other);
+  CHECK(other.rank() == last.rank());
+}
+
 TEST_CASE("alone, a forgotten module is reported") {
   Net net;
   net.forgotten.emplace_back(2, 2);
@@ -109,6 +117,31 @@ TEST_CASE("alone, backwards that are all under no_sync are told of") {
     CHECK_THAT(texts(false), told);
     CHECK_THAT(texts(true), !told);
   }
+}
+
+TEST_CASE("alone, finish_backward() steps what passes under no_sync left") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  torch::optim::SGD optimizer(net.second->parameters(), 0.5);
+  reducer.step_in_backward(optimizer);
+  const auto start = net.second->bias.detach().clone();
+  for (int step = 0; step < 4; ++step) {
+    auto guard = step % 2 == 0 ? reducer.no_sync() : nullptr;
+    net.backward(); // the gradient of each bias is 2
+    guard.reset();
+    reducer.finish_backward();
+    CHECK(
+        torch::allclose(start - net.second->bias, torch::full({2}, step + 1.)));
+  }
+}
+
+TEST_CASE("alone, finish_backward() that comes late is refused") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  for (int step = 0; step < 3; ++step) {
+    net.backward();
+  }
+  CHECK_THROWS_WITH(reducer.finish_backward(), Has("including the first"));
 }
 
 TEST_CASE("alone, check_finite finds what is not finite in any step") {

@@ -81,6 +81,19 @@ RANKS_TEST("a rank without inputs in one join finishes passes in the next") {
   }
 }
 
+RANKS_TEST("means of a join's last steps enter no average of the next join") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    auto join = reducer.join();
+    for (int64_t i = 0; i < (group.rank() == 2 ? 1 : 2); ++i) {
+      loss_of(net, 1).backward();
+      REQUIRE(is(net->weight.grad(), i == 0 ? 1 : 2.0 / 3));
+      net->zero_grad(); // after the step
+    }
+  }
+}
+
 RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, group);
@@ -319,13 +332,13 @@ RANKS_TEST("no rank steps again with a gradient of an earlier step") {
         auto join = reducer.join();
         use_a_branch_once(*net, group, [] {});
       }
-      const auto steps_of = [&adam](const torch::Tensor& parameter) {
+      const auto state_of = [&adam](const torch::Tensor& parameter) {
         return static_cast<torch::optim::AdamParamState&>(
-                   *adam.state().at(parameter.unsafeGetTensorImpl()))
-            .step();
+            *adam.state().at(parameter.unsafeGetTensorImpl()));
       };
-      REQUIRE(steps_of(net->left->weight) == 4);
-      REQUIRE(steps_of(net->right->weight) == 1);
+      REQUIRE(state_of(net->left->weight).step() == 4);
+      REQUIRE(state_of(net->right->weight).step() == 1);
+      REQUIRE(equal_on_all(group, state_of(net->left->weight).exp_avg()));
     }
     Reducer reducer(net, group, options);
     ZeroRedundancyOptimizer<torch::optim::SGD> sharded(
@@ -337,6 +350,23 @@ RANKS_TEST("no rank steps again with a gradient of an earlier step") {
     }
     REQUIRE(torch::allclose(bias - net->right->bias, torch::ones({2})));
   }
+}
+
+RANKS_TEST("a rank without inputs does not step ignored parameters again") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group, ReducerOptions().parameters_to_ignore({"bias"}));
+  torch::optim::SGD optimizer(net->parameters(), 1);
+  reducer.step_in_backward(optimizer);
+  const auto start = net->bias.detach().clone();
+  const int64_t steps = group.rank() == 2 ? 1 : 3;
+  {
+    auto join = reducer.join();
+    for (int64_t i = 0; i < steps; ++i) {
+      optimizer.zero_grad();
+      loss_of(net, 1).backward();
+    }
+  }
+  REQUIRE(torch::allclose(start - net->bias, torch::full({1}, 1. * steps)));
 }
 
 TEST_CASE("a group of one joins nobody") {

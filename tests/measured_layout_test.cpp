@@ -7,9 +7,31 @@
 namespace ddp::test::measured_layout_test {
 
 using detail::cut_by_time;
-using detail::end_of_reductions;
 using detail::ReductionCost;
 using detail::TimedGradient;
+
+/// The time at which the last reduction ends with the buckets of `counts`.
+double end_of_reductions(
+    const std::vector<TimedGradient>& gradients,
+    const std::vector<size_t>& counts,
+    const ReductionCost& cost) {
+  double end = 0;
+  auto next = gradients.begin();
+  for (const size_t count : counts) {
+    std::set<size_t> kinds;
+    int64_t bytes = 0;
+    double ready = 0;
+    for (size_t i = 0; i < count; ++i, ++next) {
+      kinds.insert(next->kind);
+      bytes += next->bytes;
+      ready = next->ready;
+    }
+    end = std::max(end, ready) +
+        static_cast<double>(kinds.size()) * cost.latency +
+        static_cast<double>(bytes) * cost.per_byte;
+  }
+  return end;
+}
 
 /// The earliest end, and the smallest number of buckets for it, by trying every
 /// cut.

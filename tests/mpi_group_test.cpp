@@ -94,6 +94,19 @@ TEST_CASE("Reducers share a backward over MPI without threads") {
   check_lines(output_of({"-n", "3", program("mpi_member"), "share"}), 3, "mpi");
 }
 
+TEST_CASE("a late rank is told of over MPI without threads") {
+  need_backend("mpi_member");
+  const auto output = output_of({"-n", "3", program("mpi_member"), "late"});
+  check_lines(output, 3, "mpi");
+  for (const std::string call : {"barrier", "bucket 1 of 1, step 1"}) {
+    REQUIRE_THAT(
+        output,
+        Has("has waited for 1 s in " + call + "; rank",
+            " not reached " + call + ", and ",
+            " in no call to ddp"));
+  }
+}
+
 TEST_CASE("a solver may name where its ranks meet") {
   need_backend("mpi_member");
   const auto port = std::to_string(free_port());

@@ -5,6 +5,8 @@
 
 #include <ddp/reducer.h>
 
+#include <sys/wait.h>
+
 namespace ddp::test::reducer_lifetime_test {
 
 using torch::nn::Linear;
@@ -51,6 +53,25 @@ RANKS_TEST("a Reducer after one that reduced nothing takes its place") {
   REQUIRE(reducer->statistics().iteration == 1);
   reducer.reset(); // it has reduced
   REQUIRE(warnings_of([&] { backward(net); }).empty());
+}
+
+RANKS_TEST("a forked child's end leaves the Reducer and group to the rank") {
+  auto net = make_net();
+  auto reducer = std::make_unique<Reducer>(net, group);
+  backward(net);
+  const auto child = fork();
+  if (child == 0) {
+    alarm(20);
+    reducer.reset();
+    group = ProcessGroup();
+    _exit(0);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  backward(net);
+  REQUIRE(reducer->statistics().iteration == 2);
+  group.barrier();
 }
 
 RANKS_TEST("a Reducer that was given no group is told of") {

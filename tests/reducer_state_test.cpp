@@ -150,6 +150,31 @@ RANKS_TEST("a file has the layout, of a wrapper's Reducer too") {
   REQUIRE(resumed->reducer().buckets() == model->reducer().buckets());
 }
 
+RANKS_TEST("a run with another hook resumes without the Reducer's state") {
+  const auto path = folder + "/run.pt";
+  Run first(group, small_buckets().comm_hook(std::make_shared<PowerSGDHook>()));
+  first.train_to(1);
+  first.state.save(path, group);
+  const std::vector<std::shared_ptr<CommHook>> hooks{
+      nullptr,
+      std::make_shared<HookChain>(
+          std::vector<std::shared_ptr<CommHook>>{fp16_compress_hook()})};
+  for (const auto& hook : hooks) {
+    Run run(group, small_buckets().comm_hook(hook));
+    REQUIRE_THROWS_WITH(
+        run.state.load(path, group), Has("before adding the Reducer to it"));
+    TrainingState state;
+    state.add("net", run.net).add("optimizer", run.optimizer);
+    state.add("step", run.step);
+    REQUIRE(state.load(path, group));
+    REQUIRE(run.has_bits_of(first));
+    state.add("reducer", run.reducer);
+    run.train_to(2);
+    state.save(folder + "/next.pt", group);
+    REQUIRE(state.load(folder + "/next.pt", group));
+  }
+}
+
 RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
   const auto make = [](bool frozen) {
     auto net = std::make_shared<ShuffledNet>();

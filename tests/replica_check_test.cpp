@@ -1,4 +1,5 @@
 // The first checkpoint reports if ranks have drifted apart.
+#include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hook.h>
@@ -171,6 +172,8 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
     const auto text = said_after([&](ProcessGroup group) {
       manual_seed(1, group);
       const DistributedSampler sampler(12, group);
+      const DistributedSampler evaluation(
+          6, group, SamplerOptions().shuffle(false));
       train();
       mean(1, group); // of a loss, not of the nets
       if (shuts_down) {
@@ -179,6 +182,12 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
     });
     REQUIRE(alone.match(text) == (own_rank() == 0)); // once for all ranks
   }
+  const auto weighted = said_after([&](const ProcessGroup& group) {
+    const DistributedWeightedSampler sampler(torch::ones({4}), 12, group);
+    train();
+    mean(1, group);
+  });
+  REQUIRE(alone.match(weighted) == (own_rank() == 0));
   const std::vector<std::function<void(ProcessGroup)>> fine{
       [](const ProcessGroup& group) { group.barrier(); }, // without training
       [&](const ProcessGroup& group) {
@@ -198,6 +207,16 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
         auto layer = make_layer();
         const Reducer reducer(layer, group.split(group.rank() % 2));
         train(layer);
+      },
+      [&](const ProcessGroup& group) { // for evaluations
+        const auto port = group.broadcast(std::to_string(free_port()));
+        const auto other = init_process_group(
+            ProcessGroupOptions().master_port(std::stoi(port)));
+        auto layer = make_layer();
+        const Reducer reducer(layer, other);
+        train(layer);
+        const DistributedSampler sampler(12, group);
+        mean(1, group);
       },
       [&](const ProcessGroup&) {
         train();

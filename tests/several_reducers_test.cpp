@@ -54,6 +54,35 @@ RANKS_TEST("a net that gradients only pass through stays out of it") {
   }
 }
 
+RANKS_TEST("a wrapped net that is frozen stays out of it") {
+  using Wrapper = DistributedDataParallel<torch::nn::Linear>;
+  const auto freeze = [](const torch::nn::Linear& net, bool frozen) {
+    for (auto& parameter : net->parameters()) {
+      parameter.set_requires_grad(!frozen);
+    }
+  };
+  torch::nn::Linear generator(3, 4), critic(4, 1);
+  Wrapper generates(generator, group), criticises(critic, group);
+  torch::optim::SGD optimizer(critic->parameters(), 0.1);
+  criticises->step_in_backward(optimizer);
+  for (int step = 1; step <= 4; ++step) {
+    const auto input = batch(group, step, 3);
+    freeze(generator, true);
+    const auto fake = generates->forward(input);
+    REQUIRE(!fake.requires_grad());
+    criticises->forward(fake).sum().backward();
+    freeze(generator, false);
+    const auto before = critic->weight.detach().clone();
+    freeze(critic, true);
+    criticises->forward(generates->forward(input)).sum().backward();
+    freeze(critic, false);
+    REQUIRE(critic->weight.equal(before));
+    REQUIRE(criticises->reducer().statistics().iteration == step);
+    REQUIRE(generates->reducer().statistics().iteration == step);
+    REQUIRE(equal_on_all(group, generator->weight.grad()));
+  }
+}
+
 /// A loss that reaches two nets in an order that differs between ranks.
 torch::Tensor joint_loss(
     const ProcessGroup& group,

@@ -1,6 +1,7 @@
 // Progress, completion and waits of the shm backend's operations.
 #include <tests/support/catch.h>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -230,6 +231,33 @@ TEST_CASE("of several greetings of one rank the first counts") {
   const auto text = words_of([&] { sockets[4].receive(deadline); });
   REQUIRE_THAT(text, Has("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
+}
+
+TEST_CASE("a program that starts while ranks connect inherits no memory") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto own = std::make_shared<Memory>(2);
+  auto peers = std::async(std::launch::async, [&] {
+    exchange_memory(*own, rank_of_two(0, store));
+  });
+  const auto [name, password] = meeting(*store);
+  const auto deadline = Clock::now() + kLong;
+  const auto refused = UnixSocket::connect(name, deadline);
+  refused.send(greeting(*own, std::string(24, 'x'), 1, 90), deadline);
+  REQUIRE_THROWS(refused.receive(deadline)); // rank 0 has its message, too
+  namespace fs = std::filesystem;
+  int count = 0;
+  for (const auto& file : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (fs::read_symlink(file, gone) == "/memfd:ddp (deleted)") {
+      ++count;
+      const int descriptor = std::stoi(file.path().filename().string());
+      CHECK(fcntl(descriptor, F_GETFD) == FD_CLOEXEC);
+    }
+  }
+  CHECK(count == 2); // the memory, and the duplicate in the message
+  const auto accepted = UnixSocket::connect(name, deadline);
+  accepted.send(greeting(*own, password, 1, 11), deadline);
+  peers.get();
 }
 
 TEST_CASE("a rank that waits for rank 0's address leaves the store usable") {

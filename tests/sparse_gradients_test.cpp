@@ -1,3 +1,4 @@
+#include <tests/support/comm_hooks.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -63,6 +64,16 @@ RANKS_TEST("sparse gradients under no_sync and kept ones") {
   REQUIRE(nearly_equal(net->table->weight.grad().to_dense(), expected));
   net->forward(words_of(group.rank(), 3), false).sum().backward();
   REQUIRE(net->bag->weight.grad().to_dense().equal(kept));
+}
+
+RANKS_TEST("sparse gradients are averaged without the hook") {
+  WordNet net;
+  Reducer reducer(net, group, with_hook(times(0)));
+  net->forward(words_of(group.rank(), 1), true).sum().backward();
+  REQUIRE(net->head->weight.grad().count_nonzero().item<int64_t>() == 0);
+  const auto& grad = net->table->weight.grad();
+  REQUIRE(grad.to_dense().count_nonzero().item<int64_t>() > 0);
+  REQUIRE(equal_on_all(group, grad.to_dense()));
 }
 
 RANKS_TEST("a sparse gradient that was not announced is refused by name") {

@@ -120,13 +120,14 @@ TEST_CASE("spawn takes a number of processes above 0 only") {
 // UBSan's check of types needs descriptors of its own.
 #ifndef __SANITIZE_ADDRESS__
 TEST_CASE("spawn throws where a worker cannot be started") {
-  auto command = spawned({"200", "sum"});
+  auto command = spawned({"200", "leaves"});
   command.arguments.insert(
       command.arguments.begin(),
       {"bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""});
   CHECK_THAT(
       output_of(run(command, kLong), 1),
-      Has("error: spawn: cannot ", ": Too many open files\n"));
+      Has("error: spawn: cannot ",
+          ": Too many open files\ndescriptors left: 0\n"));
 }
 #endif
 
@@ -154,6 +155,14 @@ TEST_CASE("one of several processes cannot spawn") {
           "each would start separate workers: start the program without "
           "ddprun, torchrun or these variables, or call the worker function "
           "directly under a launcher"));
+}
+
+TEST_CASE("a test that a worker forks before its call cannot spawn") {
+  CHECK_THAT(
+      error_of({"1", "forked"}),
+      Has("error: spawn was called in a process that a worker forked or "
+          "started before the worker's own call. ",
+          "unset DDP_SPAWN\n"));
 }
 
 TEST_CASE("workers end with a program that is killed") {

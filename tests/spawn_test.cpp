@@ -91,13 +91,30 @@ FOLDER_TEST("workers start where the program was started") {
 }
 
 FOLDER_TEST("a program whose file is gone can spawn, and one run by ld.so") {
-  std::filesystem::copy(program("spawned"), folder / "copy");
-  check_sums(output_of({folder / "copy", "1", "removed"}), 1);
+  for (const auto* gone : {"replaced", "removed"}) {
+    std::filesystem::copy(program("spawned"), folder / "copy");
+    check_sums(output_of({folder / "copy", "1", gone}), 1);
+    std::filesystem::remove(folder / "copy");
+  }
   CHECK(folder.names().empty());
   const std::string loader = "/lib64/ld-linux-x86-64.so.2";
   if (std::filesystem::exists(loader)) {
     check_sums(output_of({loader, program("spawned"), "1", "sum"}), 1);
   }
+}
+
+TEST_CASE("workers are executed at the program's path, as Valgrind needs") {
+  CHECK(
+      detail::program_path() ==
+      std::filesystem::read_symlink("/proc/self/exe").string());
+}
+
+TEST_CASE("a program without standard streams can spawn") {
+  output_of(
+      {"bash",
+       "-c",
+       "exec \"$0\" 2 streamless <&- >&- 2>&-",
+       program("spawned")});
 }
 
 TEST_CASE("workers inherit no input and no descriptors") {

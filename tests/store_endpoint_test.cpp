@@ -52,17 +52,32 @@ TEST_CASE("on one host rank 0 listens on the loopback interface") {
   std::string told;
   const auto zero = choose(true, told);
   REQUIRE(zero.master_addr == "127.0.0.1");
-  REQUIRE(bound_to(*zero.store_descriptor) == INADDR_LOOPBACK);
-  REQUIRE(detail::adopt_listener(*zero.store_descriptor, zero.master_port));
+  const int listener = zero.store_socket->get();
+  REQUIRE(bound_to(listener) == INADDR_LOOPBACK);
+  REQUIRE(detail::adopt_listener(listener, zero.master_port));
   const auto two = be_told(told);
   REQUIRE(two.master_addr == "127.0.0.1");
   REQUIRE(two.master_port == zero.master_port);
   REQUIRE(two.attempt == zero.attempt);
-  REQUIRE(!two.store_descriptor);
-  close(*zero.store_descriptor);
-  const auto next = choose(true, told);
-  REQUIRE(next.attempt != zero.attempt);
-  close(*next.store_descriptor);
+  REQUIRE(!two.store_socket);
+  REQUIRE(choose(true, told).attempt != zero.attempt);
+}
+
+TEST_CASE("rank 0's socket is closed if its address cannot be sent") {
+  const auto next = [] { return FileDescriptor(dup(STDIN_FILENO)).get(); };
+  const auto choose_alone = [] {
+    auto environment = environment_of(0);
+    detail::choose_store_endpoint(
+        environment,
+        [](const std::string&) -> std::string {
+          throw std::runtime_error("no broadcast");
+        },
+        true,
+        std::chrono::seconds(1));
+  };
+  const int before = next();
+  REQUIRE_THROWS_WITH(choose_alone(), "no broadcast");
+  REQUIRE(next() == before);
 }
 
 TEST_CASE("on several hosts rank 0 tells all its addresses") {
@@ -73,12 +88,11 @@ TEST_CASE("on several hosts rank 0 tells all its addresses") {
     REQUIRE(zero.master_addr == "127.0.0.1");
     return;
   }
-  REQUIRE(bound_to(*zero.store_descriptor) == INADDR_ANY);
+  REQUIRE(bound_to(zero.store_socket->get()) == INADDR_ANY);
   const std::vector<std::string> addresses = json::parse(told).at("addresses");
   REQUIRE(addresses == own);
   REQUIRE(zero.master_addr == own.front());
   REQUIRE(be_told(told).master_addr == "127.0.0.1"); // on the same host
-  close(*zero.store_descriptor);
 }
 
 TEST_CASE("a rank elsewhere takes the address that it reaches") {

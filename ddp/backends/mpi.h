@@ -66,8 +66,9 @@ struct Library {
   /// MPI allows no other thread. MPI must be initialized.
   bool (*needs_calls)();
 
-  /// Calls `start`. If the collectives that it starts need calls, they complete
-  /// in `drive`; others are waited for where they start.
+  /// Calls `start`. If the collectives that it starts need calls, they progress
+  /// in `drive`, in the `wait` of a `Work`, and when another one starts; others
+  /// are waited for where they start.
   void (*defer)(const std::function<void()>& start);
 
   /// Lets operations that need calls progress until `done` returns true, or

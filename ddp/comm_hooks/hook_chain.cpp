@@ -106,6 +106,10 @@ std::vector<std::shared_ptr<CommHook>> HookChain::inner_hooks() const {
   return impl_->hooks;
 }
 
+ProcessGroup HookChain::connect(const ProcessGroup& group) {
+  return impl_->rounds.connect(group);
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> HookChain::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

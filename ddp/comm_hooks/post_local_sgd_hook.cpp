@@ -66,18 +66,21 @@ std::string PostLocalSGDHook::describe() const {
       options.post_local_gradient_allreduce());
 }
 
+ProcessGroup PostLocalSGDHook::connect(const ProcessGroup& group) {
+  if (impl_->options.post_local_gradient_allreduce()) {
+    impl_->subgroup_of(group);
+  }
+  return group;
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> PostLocalSGDHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {
   const auto& options = impl_->options;
-  const bool in_subgroup = options.post_local_gradient_allreduce();
-  if (in_subgroup) {
-    impl_->subgroup_of(group); // now: ranks may drift apart later
-  }
   if (impl_->steps.before(bucket) < options.start_iteration()) {
     return detail::all_reduce_mean(bucket.buffer, group);
   }
-  return in_subgroup
+  return options.post_local_gradient_allreduce()
       ? detail::all_reduce_mean(bucket.buffer, impl_->subgroup_of(group))
       : detail::completed_future(bucket.buffer);
 }

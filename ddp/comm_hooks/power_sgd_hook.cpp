@@ -314,10 +314,13 @@ std::string PowerSGDHook::describe() const {
       options.whole_bucket());
 }
 
+ProcessGroup PowerSGDHook::connect(const ProcessGroup& group) {
+  return impl_->rounds.connect(group);
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> PowerSGDHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {
-  impl_->rounds.connect(group);
   if (impl_->steps.before(bucket) < impl_->options.start_iteration() ||
       !bucket.buffer.is_floating_point()) {
     return detail::all_reduce_mean(bucket.buffer, group);

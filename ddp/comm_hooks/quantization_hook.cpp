@@ -92,6 +92,10 @@ std::string QuantizationHook::describe() const {
       size ? std::to_string(*size) : "unset");
 }
 
+ProcessGroup QuantizationHook::connect(const ProcessGroup& group) {
+  return impl_->rounds.connect(group);
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

@@ -34,9 +34,8 @@ Future Rounds::run(
     const at::Tensor& buffer,
     const ProcessGroup& group,
     Reduction reduction) {
-  connect(group);
+  const auto its_group = connect(group);
   const auto start = future_like(buffer);
-  const auto& its_group = own_ ? *own_ : group;
   // A callback of a future runs on a stream that waits for the value's stream.
   auto result = start->then(
       [own = its_group, reduction = std::move(reduction)](
@@ -56,10 +55,12 @@ Future Rounds::run(
   return result;
 }
 
-void Rounds::connect(const ProcessGroup& group) {
-  if (origin_.lock() == group.c10d()) {
-    return;
+ProcessGroup Rounds::connect(const ProcessGroup& group) {
+  const auto origin = origin_.lock();
+  if (origin == group.c10d() && (origin || !own_)) {
+    return own_.value_or(group);
   }
+  thread_.reset(); // ends the reductions of another Reducer
   own_.reset();
   const bool one_thread = ProcessGroupImpl::of(group).communicator &&
       backends::mpi::library().needs_calls();
@@ -70,6 +71,7 @@ void Rounds::connect(const ProcessGroup& group) {
     }
   }
   origin_ = Origin(group.c10d());
+  return own_.value_or(group);
 }
 
 } // namespace ddp::detail

@@ -26,17 +26,16 @@ class Rounds {
   using Reduction = std::function<at::Tensor(const ProcessGroup&)>;
 
   /// `reduction` gets the group to use, may wait for its collectives, and
-  /// returns a tensor like `buffer`, which becomes the future's value. The
-  /// first call for a Reducer connects.
+  /// returns a tensor like `buffer`, which becomes the future's value. Connects
+  /// if `connect` was not called.
   Future run(
       const at::Tensor& buffer,
       const ProcessGroup& group,
       Reduction reduction);
 
-  /// Collective in the first call for a Reducer. Hooks make this call in its
-  /// first backward pass, where ranks launch the buckets of all Reducers in one
-  /// order, unless a loaded state has divided the buckets.
-  void connect(const ProcessGroup& group);
+  /// Makes the thread's connections, unless the last call was for this group.
+  /// Returns the group of the reductions. Collective.
+  ProcessGroup connect(const ProcessGroup& group);
 
  private:
   using Origin = c10::weak_intrusive_ptr<c10d::ProcessGroup>;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <common/file_descriptor.h>
 #include <common/scheduler/environment_lookup.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group_options.h>
@@ -30,8 +31,9 @@ struct LaunchEnvironment {
   /// Whether the launcher serves the key-value store, so that rank 0 is also a
   /// client (TORCHELASTIC_USE_AGENT_STORE=True: torchrun, ddprun).
   bool launcher_hosts_store = false;
-  /// A listening socket for the `master_port` that rank 0 chose.
-  std::optional<int> store_descriptor;
+  /// A listening socket for the `master_port` that rank 0 chose, until the
+  /// store takes it over; null if rank 0 chose none.
+  std::shared_ptr<FileDescriptor> store_socket;
   /// Key prefix of this attempt to run the job. A launcher that restarts its
   /// workers may keep one store for all attempts; without a prefix, the new
   /// ranks would read the addresses of ended ranks.

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <vector>
 
 namespace ddp::detail {
 namespace {
@@ -72,6 +73,14 @@ void connect_mpi(ProcessGroupImpl& impl) {
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
   impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
   impl.group->setDefaultBackend(BackendType::MPI);
+}
+
+/// Keeps a forked child's copy of a connection, which at its end would wait for
+/// threads that the child lacks.
+template <typename Pointer>
+void keep(Pointer copy) {
+  static auto& kept = *new std::vector<Pointer>;
+  kept.push_back(std::move(copy));
 }
 
 /// Ends ddp's NCCL backend. Its destructor alone would abort collectives in
@@ -144,6 +153,12 @@ void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
 }
 
 void disconnect(ProcessGroupImpl& impl) noexcept {
+  if (impl.is_forked_copy()) {
+    keep(std::move(impl.group));
+    keep(std::move(impl.communicator));
+    static_cast<void>(impl.watchdog.release());
+    return;
+  }
   bool flushed = true;
   try {
     report_unused(impl);

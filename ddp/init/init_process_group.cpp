@@ -330,7 +330,7 @@ ProcessGroup form_group(
   }
   connect(*impl);
   if (impl->rank == 0 && impl->checks_replicas) { // one rank reports
-    impl->unused_since = at::sequence_number::peek();
+    impl->expect_use(at::sequence_number::peek());
   }
   heartbeat::joined();
   return detail::ProcessGroupImpl::group_of(impl);

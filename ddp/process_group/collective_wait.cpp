@@ -119,6 +119,20 @@ void wait_in_slices(
   }
 }
 
+/// Whether operations of the group progress only in calls.
+bool needs_calls(const ProcessGroupImpl& group) {
+  return group.communicator && backends::mpi::library().needs_calls();
+}
+
+/// Sleeps, but lets the group's operations progress.
+void pass(milliseconds time, const ProcessGroupImpl& group) {
+  if (needs_calls(group)) {
+    backends::mpi::library().drive(Clock::now() + time, [] { return false; });
+  } else {
+    std::this_thread::sleep_for(time);
+  }
+}
+
 /// Waits for `completion`, at most for `slice`; returns whether it is ready.
 bool ready_within(
     milliseconds slice,
@@ -127,7 +141,7 @@ bool ready_within(
   const auto ready = [&](milliseconds time) {
     return completion.wait_for(time) == std::future_status::ready;
   };
-  if (!group.communicator || !backends::mpi::library().needs_calls()) {
+  if (!needs_calls(group)) {
     return ready(slice);
   }
   backends::mpi::library().drive(
@@ -169,6 +183,10 @@ void abort_group(
 
 PeerError::PeerError(const std::string& text)
     : DistBackendError(text, frames()) {}
+
+void defer(const ProcessGroupImpl& group, const std::function<void()>& launch) {
+  group.communicator ? backends::mpi::library().defer(launch) : launch();
+}
 
 void look_for_failure(const ProcessGroupImpl& group) {
   look_for_change();
@@ -328,7 +346,7 @@ void wait_for(
                 there.get()) {
               return true;
             }
-            std::this_thread::sleep_for(kWaitSlice);
+            pass(kWaitSlice, impl);
           } while (Clock::now() < end);
           return false;
         },

@@ -39,6 +39,10 @@ struct Collective {
   bool on_host = true;
 };
 
+/// Calls `launch`, whose collectives need not be complete when it returns. If
+/// MPI makes progress only in calls, they complete in the waits below.
+void defer(const ProcessGroupImpl& group, const std::function<void()>& launch);
+
 /// Starts a collective on tensors like `tensor`.
 template <typename Launch>
 Collective start(
@@ -51,7 +55,9 @@ Collective start(
   const bool on_host = tensor.is_cpu() ||
       group.group->getBackend(tensor.device().type())->getBackendName() !=
           "nccl";
-  return {launch(), number, on_host};
+  Collective collective{{}, number, on_host};
+  defer(group, [&] { collective.work = launch(); });
+  return collective;
 }
 
 /// Waits until a collective ends or another rank fails. Call this within

@@ -36,7 +36,7 @@ Collective start_all_reduce(
     detail::ProcessGroupImpl& group,
     at::Tensor& tensor,
     ReduceOp op) {
-  group.set_used();
+  group.set_averaged();
   std::vector<at::Tensor> tensors{tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
@@ -269,7 +269,7 @@ c10::intrusive_ptr<c10d::Store> ProcessGroup::store() const {
   return impl_->store;
 }
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d() const {
-  impl_->set_used(); // the caller may use the result
+  impl_->set_averaged(); // the caller may use the result
   return impl_->group;
 }
 

@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <unistd.h>
+
 #include <limits>
 #include <map>
 
@@ -36,17 +38,39 @@ struct ProcessGroupImpl {
   /// Whether all ranks share a host.
   bool on_one_host() const;
 
+  /// Whether this process is a forked child, which has copies of the group's
+  /// connections but none of its threads.
+  bool is_forked_copy() const {
+    return getpid() != process;
+  }
+
   /// Records that ranks may exchange values over this group.
   void set_used() {
     unused_since.store(
         std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
   }
 
+  /// Like `set_used`, for calls that may average the ranks' nets: other groups
+  /// then need not be used.
+  void set_averaged() {
+    set_used();
+    averages.fetch_add(size > 1 ? 1 : 0, std::memory_order_relaxed);
+  }
+
+  /// Expects that a thread which trains after sequence number `now` uses the
+  /// group, or averages over another group.
+  void expect_use(uint64_t now) {
+    unused_since = now;
+    averages_before = averages;
+  }
+
   /// Whether a thread with sequence number `trained` has trained without using
-  /// the group. `ddp::sum` and `ddp::mean` count as use of the group, unless a
-  /// sampler of the group shuffles.
+  /// the group, and without averages over other groups. `ddp::sum` and
+  /// `ddp::mean` count as use of the group, unless a sampler of the group
+  /// shuffles.
   bool is_unused_by(uint64_t trained) const {
-    return trained > unused_since && (shuffles || !has_metrics);
+    return trained > unused_since && averages == averages_before &&
+        (shuffles || !has_metrics);
   }
 
   static ProcessGroupImpl& of(const ProcessGroup& group) {
@@ -56,6 +80,7 @@ struct ProcessGroupImpl {
     return ProcessGroup(std::move(impl));
   }
 
+  const pid_t process = getpid();
   int64_t rank = 0;
   int64_t size = 1;
   int64_t local_rank = 0;
@@ -112,6 +137,10 @@ struct ProcessGroupImpl {
   /// other groups, and in this group after it has reduced or gathered values,
   /// or another group was made from it.
   std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
+  /// The number of averages over any group of this process, and the number when
+  /// `init_process_group` formed this group.
+  inline static std::atomic<uint64_t> averages{0};
+  uint64_t averages_before = 0;
   /// Whether numbers have been summed over the group, which does not indicate
   /// training, and whether a sampler draws samples for the group in random
   /// order, which does.

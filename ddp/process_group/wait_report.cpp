@@ -33,6 +33,11 @@ constexpr const char* kReducersRemedy =
     ". If a program has several Reducers, all ranks must run the backward "
     "passes of all Reducers, equally often and in the same order";
 
+/// Whether a rank in no call of this group may wait in a call of another group.
+bool may_use_others() {
+  return groups_formed() > 1;
+}
+
 bool is_bucket(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;
 }
@@ -66,8 +71,11 @@ std::string remedy(const std::vector<std::string>& calls) {
     return "";
   }
   if (std::any_of(calls.begin(), calls.end(), is_backward)) {
+    const bool in_none = others.front().empty();
     return c10::str(
-        others.front().empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
+        in_none ? kBackwardRemedy : "",
+        !in_none || may_use_others() ? kCallRemedy : "",
+        kBatchesRemedy);
   }
   const bool connects =
       std::any_of(others.begin(), others.end(), [](auto& call) {
@@ -91,10 +99,11 @@ std::string name_place(
     text += c10::str(" (collective ", number, " of this group)");
   }
   text += one ? ", and is in " : ", and are in ";
-  return text +
-      (where.call.empty()      ? "no call to ddp"
-           : where.call == own ? "another one"
-                               : where.call);
+  if (where.call.empty()) {
+    return text +
+        (may_use_others() ? "no call of this group" : "no call to ddp");
+  }
+  return text + (where.call == own ? "another one" : where.call);
 }
 
 /// "; ranks 0 and 2 wait in CALL; rank 1 ..." and a remedy, without the ranks

@@ -4,6 +4,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 namespace ddp {
 namespace {
 
@@ -27,6 +29,7 @@ detail::Participants participants_of(const JoinStep& step, int64_t size) {
 void JoinParticipation::on_open(detail::Participants& participants) {
   if (const auto step = notify_join_context(kReductionCall)) {
     participants = participants_of(*step, reducer_.group.size());
+    had_no_inputs_ = false; // if a join failed after it was set
   }
 }
 
@@ -48,13 +51,14 @@ int64_t JoinParticipation::notify_forward(bool gives_buffers) {
 }
 
 /// The mean also becomes this rank's gradient, as on a rank that used no
-/// parameter.
+/// parameter, until `post_hook`.
 void JoinParticipation::main_hook(const JoinStep& step) {
   if (step.call == kForwardCall) {
     forward_main_hook(step.last_live);
   } else if (step.call == kReductionCall) {
     auto participants = participants_of(step, reducer_.group.size());
     participants.has_inputs = false;
+    had_no_inputs_ = true;
     reducer_.backward.begin_without_inputs(participants);
   } // else the end, by `complete_main_hook`
 }
@@ -63,8 +67,16 @@ void JoinParticipation::complete_main_hook() {
   reducer_.backward.finish_without_inputs();
 }
 
-/// Ranks that stopped early have parameters of an earlier step.
+/// Ranks that stopped early have parameters of an earlier step, and a loop that
+/// resets gradients after its steps has not reset theirs.
 void JoinParticipation::post_hook(int64_t root) {
+  if (std::exchange(had_no_inputs_, false)) {
+    for (const auto& parameter : reducer_.parameters) {
+      if (parameter.trainable) {
+        parameter.tensor.mutable_grad().reset();
+      }
+    }
+  }
   auto state = reducer_.buckets.tensors();
   if (reducer_.options.broadcast_buffers()) {
     const auto buffers = reducer_.observers.buffers.tensors();

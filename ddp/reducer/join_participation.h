@@ -36,6 +36,8 @@ class JoinParticipation final : public Joinable,
   void post_hook(int64_t root) override;
 
   ReducerImpl& reducer_;
+  /// Whether this rank reduced without inputs in this `Join`.
+  bool had_no_inputs_ = false;
 };
 
 } // namespace ddp

@@ -71,6 +71,7 @@ void LoneBackward::finish() {
     observers_.tell(&ReductionObserver::on_failed);
     throw;
   }
+  sync_.reduced();
   to_look_ -= to_look_ > 0;
   if (!has_hooks() && !hooks_removed_) {
     hooks_removed_ = true;
@@ -79,6 +80,20 @@ void LoneBackward::finish() {
       set_managed_without_hook(parameter.tensor, true);
     }
   }
+}
+
+void LoneBackward::finish_backward() {
+  if (!sync_.is_on() || failed_) {
+    return;
+  }
+  if (sync_.finish(kLooks - to_look_) && has_hooks()) {
+    for (auto& parameter : parameters_) {
+      parameter.arrivals = parameter.tensor.grad().defined();
+    }
+    observers_.begin(current_);
+    finish();
+  }
+  sync_.forget_reduced();
 }
 
 void LoneBackward::look() {

@@ -32,6 +32,8 @@ class LoneBackward final : public GradientListener {
   }
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
+  /// Checks the accumulated gradients, unless the last backward pass did.
+  void finish_backward();
   /// False after an exception, until the next backward pass begins, and after
   /// all checks.
   bool is_of_use() const override {

@@ -191,7 +191,9 @@ bool Reducer::synchronizes() const {
 }
 
 void Reducer::finish_backward() {
-  if (!impl().lone_backward) {
+  if (impl().lone_backward) {
+    impl().lone_backward->finish_backward();
+  } else {
     impl().backward.finish_backward();
   }
 }

@@ -40,6 +40,9 @@ class Orphans final : public detail::GradientListener {
 } // namespace
 
 void ReducerImpl::end() {
+  if (detail::ProcessGroupImpl::of(group).is_forked_copy()) {
+    return;
+  }
   detach();
   report_unwinding();
   report_reduced_nothing();

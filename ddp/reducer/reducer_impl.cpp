@@ -9,6 +9,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
+
 namespace ddp {
 namespace {
 
@@ -92,7 +94,7 @@ ReducerImpl::ReducerImpl(
         /*looks_always=*/options.check_finite());
   }
   hook_user_ = {std::make_shared<char>(), &listener()};
-  claim(reduction.hook());
+  claim(reduction.hook(), group);
   if (lone_backward) {
     return;
   }
@@ -129,9 +131,10 @@ detail::GradientListener& ReducerImpl::listener() {
                        : backward;
 }
 
-/// Makes this the user of the hook and of those inside it. Throws if another
-/// Reducer still uses one of them.
-void ReducerImpl::claim(CommHook& hook) {
+/// Makes this the user of the hook and of those inside it, and connects them
+/// for calls with `its_group`. Throws if another Reducer still uses one of
+/// them.
+void ReducerImpl::claim(CommHook& hook, const ProcessGroup& its_group) {
   const auto user =
       std::static_pointer_cast<detail::GradientListener>(hook.user_.lock());
   DDP_CHECK_VALUE(
@@ -146,8 +149,9 @@ void ReducerImpl::claim(CommHook& hook) {
       "destroy the other Reducer first",
       hook.describe());
   hook.user_ = hook_user_;
+  const auto inner_group = hook.connect(its_group);
   for (const auto& inner : hook.inner_hooks()) {
-    claim(*inner);
+    claim(*inner, inner_group);
   }
 }
 
@@ -183,8 +187,15 @@ void ReducerImpl::detach() {
   hook_user_.reset(); // another Reducer may have the hooks
 }
 
+bool ReducerImpl::is_frozen() const {
+  return std::none_of(
+      parameters.begin(), parameters.end(), [](auto& parameter) {
+        return parameter.tensor.requires_grad();
+      });
+}
+
 void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
-  if (lone_backward) {
+  if (lone_backward || is_frozen()) {
     return;
   }
   outputs.attach(

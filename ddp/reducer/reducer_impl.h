@@ -38,7 +38,8 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   /// Removes the hooks, and releases the communication hook.
   void detach();
 
-  /// Makes backward passes through `outputs` communicate.
+  /// Makes backward passes through `outputs` communicate, unless all parameters
+  /// are frozen before the forward or backward pass.
   void anchor(const detail::OutputAnchors& outputs);
 
   void step_in_backward(torch::optim::Optimizer& optimizer);
@@ -70,8 +71,10 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
 
  private:
   std::vector<size_t> trainable_parameters() const;
+  /// Whether all parameters are frozen, so that gradients only pass through.
+  bool is_frozen() const;
   detail::GradientListener& listener();
-  void claim(CommHook& hook);
+  void claim(CommHook& hook, const ProcessGroup& its_group);
   void lay_out(const LayoutState& state);
   void report_unwinding();
   void report_reduced_nothing();

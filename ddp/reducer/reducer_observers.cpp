@@ -2,19 +2,7 @@
 
 #include <ddp/process_group/process_group_impl.h>
 
-#include <algorithm>
-
 namespace ddp::detail {
-namespace {
-
-bool any_on_device(const std::vector<ParameterState>& parameters) {
-  return std::any_of(
-      parameters.begin(), parameters.end(), [](const auto& parameter) {
-        return !parameter.tensor.is_cpu();
-      });
-}
-
-} // namespace
 
 ReducerObservers::ReducerObservers(
     const TargetState& state,

@@ -138,6 +138,18 @@ LayoutState parse(const IValue& state, size_t count) {
   return result;
 }
 
+void load_hook(CommHook& hook, const IValue& state) {
+  try {
+    hook.load_state_dict(state);
+  } catch (const c10::ValueError& error) {
+    DDP_THROW(
+        ValueError,
+        "{}: to go on with another hook, load the TrainingState before adding "
+        "the Reducer to it",
+        error.what_without_backtrace());
+  }
+}
+
 } // namespace
 
 IValue ReducerImpl::state_dict() {
@@ -189,7 +201,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
     }
   }
   if (state.toGenericDict().contains(kHook)) {
-    reduction.hook().load_state_dict(state.toGenericDict().at(kHook));
+    load_hook(reduction.hook(), state.toGenericDict().at(kHook));
   }
   lay_out(loaded);
 }

@@ -94,7 +94,7 @@ bool listens_there(
     const LaunchEnvironment& environment,
     const std::string& master_address) {
   return environment.rank == 0 && !environment.launcher_hosts_store &&
-      !environment.store_descriptor && master_address == address;
+      !environment.store_socket && master_address == address;
 }
 
 } // namespace
@@ -144,7 +144,8 @@ void use_interface(
     c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
   }
   if (listens_there(address, environment, master_address)) {
-    environment.store_descriptor = listen_at(address, environment.master_port);
+    environment.store_socket = std::make_shared<FileDescriptor>(
+        listen_at(address, environment.master_port));
   }
 }
 

@@ -13,6 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <atomic>
+#include <optional>
+
 namespace ddp {
 namespace {
 
@@ -35,6 +38,9 @@ constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 // that has arrived; longer for many ranks, to limit the load on the store.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 constexpr auto kLookIntervalPerRank = std::chrono::milliseconds(1);
+// The time for the end of this process's last store, which a thread may hold.
+constexpr auto kPortTime = std::chrono::seconds(5);
+constexpr auto kPortInterval = std::chrono::milliseconds(250);
 
 /// One rank's part in the rendezvous; see the header for the protocol.
 class RendezvousAttempt {
@@ -348,27 +354,38 @@ RendezvousResult rendezvous(
     const RankInfo& self,
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice) {
+  static std::atomic<bool> was_called{false};
+  const bool again = was_called.exchange(true);
+  const bool serves =
+      environment.rank == 0 && !environment.launcher_hosts_store;
   const auto run = [=] {
-    const auto deadline = Clock::now() + timeout;
+    const auto start = Clock::now();
+    const auto deadline = start + timeout;
     while (true) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      RendezvousAttempt attempt(environment, self.server, left, wait_notice);
+      std::optional<RendezvousAttempt> attempt;
       try {
-        return environment.rank == 0 ? attempt.host(self) : attempt.join(self);
+        attempt.emplace(environment, self.server, left, wait_notice);
+        return environment.rank == 0 ? attempt->host(self)
+                                     : attempt->join(self);
       } catch (const nlohmann::json::exception& error) {
         DDP_THROW(DistStoreError, kForeignMessage, error.what());
       } catch (const c10::DistError&) {
-        // Unless the store was the previous group's, which rank 0 has left.
-        if (environment.rank == 0 || self.groups == 0 ||
-            attempt.has_entered() || Clock::now() >= deadline) {
+        // Unless the store of the last call is about to end: rank 0 waits for
+        // its port, and the others may have met the store that rank 0 has left.
+        const bool may_succeed = attempt
+            ? environment.rank != 0 && !attempt->has_entered()
+            : serves && Clock::now() < start + kPortTime;
+        if (!again || !may_succeed || Clock::now() >= deadline) {
           throw;
         }
       }
+      std::this_thread::sleep_for(kPortInterval);
     }
   };
-  if (environment.rank == 0 && !environment.launcher_hosts_store) {
-    return run(); // this process serves the store
+  if (serves) {
+    return run();
   }
   return detail::answered_within(timeout + kFaultTime, run);
 }

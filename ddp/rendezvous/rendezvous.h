@@ -29,7 +29,9 @@ struct RendezvousResult {
 /// all ranks of the larger world have arrived, 0.5 s after the smaller world is
 /// complete, or after 5 s. Ranks that arrive even later find no rank 0, or a
 /// group formed without them, and also throw. After `wait_notice`, a waiting
-/// rank warns: rank 0 about the missing ranks, the other ranks about rank 0.
+/// rank warns: rank 0 about the missing ranks, the other ranks about rank 0. If
+/// a process has called this before, rank 0 waits up to 5 s for its port, and
+/// another rank that met rank 0's last store waits for the next one.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may belong to ranks that have ended. Each process

@@ -33,9 +33,9 @@ std::optional<int> listener(
     const LaunchEnvironment& environment,
     const std::string& address,
     int64_t port) {
-  const auto chosen = environment.store_descriptor;
-  if (chosen && adopt_listener(*chosen, port)) {
-    return chosen;
+  const auto& chosen = environment.store_socket;
+  if (chosen && adopt_listener(chosen->get(), port)) {
+    return chosen->release();
   }
   // Not for a host's own name, even if it resolves to a loopback address: other
   // hosts resolve it to another address.

@@ -40,11 +40,10 @@ json listen(LaunchEnvironment& environment, bool one_host) {
     addresses = {kLoopback};
   }
   const bool loopback = addresses.front() == kLoopback;
-  const int descriptor =
-      loopback ? listen_at(kLoopback, 0) : listen_on_all_interfaces(0);
-  environment.store_descriptor = descriptor;
+  environment.store_socket = std::make_shared<FileDescriptor>(
+      loopback ? listen_at(kLoopback, 0) : listen_on_all_interfaces(0));
   environment.master_addr = addresses.front();
-  environment.master_port = port_of(descriptor);
+  environment.master_port = port_of(environment.store_socket->get());
   return {
       {"host", host_identity()},
       {"addresses", addresses},

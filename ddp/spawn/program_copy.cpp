@@ -1,5 +1,10 @@
 #include <ddp/spawn/program_copy.h>
 
+#include <common/file_descriptor.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -41,6 +46,20 @@ Texts program_arguments(int argc, char** argv) {
     left.erase(found);
   }
   return left.empty() ? given : original;
+}
+
+std::string program_path() {
+  const char* link = "/proc/self/exe";
+  std::error_code error;
+  auto path = std::filesystem::read_symlink(link, error).string();
+  const FileDescriptor program(open(link, O_PATH | O_CLOEXEC));
+  struct stat there {};
+  struct stat own {};
+  const bool is_there = stat(path.c_str(), &there) == 0 &&
+      fstat(program.get(), &own) == 0 && there.st_ino == own.st_ino &&
+      there.st_dev == own.st_dev;
+  // Valgrind emulates these calls, but would execute itself at the link.
+  return is_there ? path : link;
 }
 
 const std::string& start_folder() {

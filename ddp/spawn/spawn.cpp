@@ -1,5 +1,6 @@
 #include <ddp/spawn.h>
 
+#include <common/file_descriptor.h>
 #include <common/processes/worker.h>
 #include <common/processors.h>
 #include <common/random_name.h>
@@ -46,21 +47,28 @@ struct Assignment {
   int descriptor = -1;
 };
 
-/// The call for which this process was started. A program that a worker starts
-/// inherits the variable, but must ignore it.
+/// The call for which this process was started. Throws if a worker started this
+/// process before its own call: workers would start workers without end.
 std::optional<Assignment> assignment() {
   const char* text = std::getenv(kVariable);
   Assignment result;
   int64_t parent = 0;
-  const bool meant = text &&
+  if (!text ||
       std::sscanf(
           text,
           "%" SCNd64 " %" SCNd64 " %d",
           &result.call,
           &parent,
-          &result.descriptor) == 3 &&
-      parent == getppid();
-  return meant ? std::optional<Assignment>(result) : std::nullopt;
+          &result.descriptor) != 3) {
+    return std::nullopt;
+  }
+  DDP_CHECK(
+      parent == getppid(),
+      "spawn was called in a process that a worker forked or started before "
+      "the worker's own call. Workers cannot start workers: call spawn in the "
+      "process that runs main() or, if this is another program, unset {}",
+      kVariable);
+  return result;
 }
 
 void flush_output() {
@@ -118,13 +126,15 @@ void check_launch() {
 }
 
 /// Serves the workers' store, at a socket that listened before they started.
-c10::intrusive_ptr<c10d::TCPStore> serve_store(int listener, int64_t port) {
+c10::intrusive_ptr<c10d::TCPStore> serve_store(
+    FileDescriptor listener,
+    int64_t port) {
   const detail::NoDnsGuard no_dns_guard(detail::kLoopback);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.isServer = true;
   options.waitWorkers = false;
-  options.masterListenFd = listener;
+  options.masterListenFd = listener.release();
   return c10::make_intrusive<c10d::TCPStore>(detail::kLoopback, options);
 }
 
@@ -156,7 +166,7 @@ void start(
         std::to_string(getpid()) + " " + std::to_string(report.get());
     job.extra = {{kVariable, assigned}};
     WorkerPlan plan;
-    plan.program = "/proc/self/exe"; // even if its file is deleted
+    plan.program = detail::program_path();
     plan.arguments = arguments;
     plan.environment = worker_environment(rank_variables(job, place), environ);
     plan.folder = detail::start_folder();
@@ -173,12 +183,13 @@ int run(
     int64_t call,
     int count,
     const SpawnOptions& options) {
-  const int listener = detail::listen_at(detail::kLoopback, 0);
-  const auto port = detail::port_of(listener);
+  auto listener = above_standard_streams(
+      FileDescriptor(detail::listen_at(detail::kLoopback, 0)));
+  const auto port = detail::port_of(listener.get());
   detail::SpawnedWorkers workers(count, backends::bounded(options.grace()));
   flush_output();
   start(workers, arguments, call, count, port);
-  const auto store = serve_store(listener, port);
+  const auto store = serve_store(std::move(listener), port);
   const int signal = workers.wait();
   const auto failure = signal ? "" : workers.failure();
   DDP_CHECK(failure.empty(), "spawn: {}", failure);

@@ -81,7 +81,8 @@ std::string describe(const RankEnd& end, const FileDescriptor& report) {
   if (status & kBeforeItsCall) {
     text +=
         " before its spawn call: main() must reach the same call with the same "
-        "arguments in each process";
+        "arguments in each process, where earlier calls do not throw, even if "
+        "they failed";
   }
   if (end.error) {
     text += ": " + end.error->message;
@@ -97,7 +98,8 @@ std::string describe(const RankEnd& end, const FileDescriptor& report) {
 } // namespace
 
 PassedSignals::PassedSignals() : pipe_(make_pipe()) {
-  for (const auto* end : {&pipe_.read_end, &pipe_.write_end}) {
+  for (auto* end : {&pipe_.read_end, &pipe_.write_end}) {
+    *end = above_standard_streams(std::move(*end)); // no output is a signal
     check_call(fcntl(end->get(), F_SETFL, O_NONBLOCK), "cannot set up a pipe");
   }
   pipe_end = pipe_.write_end.get();
@@ -139,11 +141,8 @@ int PassedSignals::next() const {
 }
 
 FileDescriptor make_report_file() {
-  const FileDescriptor file(check_call(
-      memfd_create("ddp-report", MFD_CLOEXEC), "cannot create a report file"));
-  // Not at 0 to 2, which may be free if the program has no standard streams.
-  return FileDescriptor(check_call(
-      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot create a report file"));
+  return above_standard_streams(FileDescriptor(check_call(
+      memfd_create("ddp-report", MFD_CLOEXEC), "cannot create a report file")));
 }
 
 SpawnedWorkers::~SpawnedWorkers() {

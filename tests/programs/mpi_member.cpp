@@ -4,19 +4,25 @@
 //   first  initialises MPI before
 //   learn  half of the ranks make data, the other half trains on it
 //   share  two Reducers share each backward, without MPI's support of threads
+//   late   rank 0 comes late to collectives, without MPI's support of threads
 //   split  leaves MPI to ddp, and splits the group
 //   absent all ranks make a group, the last one too late
 //   wrong  hands over an invalid communicator
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <mpi.h>
 
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -124,15 +130,30 @@ void run_learning(const ddp::ProcessGroupOptions& options) {
   check(sum_over_mpi() == world_size() * (world_size() - 1) / 2, "the world");
 }
 
+/// A program's own sum of scaled gradients.
+struct SumHook : ddp::CommHook {
+  bool takes_scaled_gradients() const override {
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const ddp::GradBucket& bucket,
+      const ddp::ProcessGroup& group) override {
+    std::vector<at::Tensor> tensors{bucket.buffer};
+    return group.c10d()->allreduce(tensors)->getFuture();
+  }
+};
+
 /// Half of the ranks reach the one Reducer's parameters first, half the
 /// other's.
-void run_sharing(const ddp::ProcessGroupOptions& options) {
-  const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
-  ddp::manual_seed(3, group);
+void share_backwards(const ddp::ProcessGroup& group, bool with_hooks) {
   torch::nn::Linear one(kValues, 1);
   torch::nn::Linear other(kValues, 1);
-  const ddp::Reducer its_reducer(one, group);
-  const ddp::Reducer other_reducer(other, group.duplicate());
+  const auto options = [&] {
+    return ddp::ReducerOptions().comm_hook(
+        with_hooks ? std::make_shared<SumHook>() : nullptr);
+  };
+  const ddp::Reducer its_reducer(one, group, options());
+  const ddp::Reducer other_reducer(other, group.duplicate(), options());
   const bool swapped = group.rank() % 2 == 1;
   for (int step = 0; step < kSteps; ++step) {
     one->zero_grad();
@@ -146,6 +167,68 @@ void run_sharing(const ddp::ProcessGroupOptions& options) {
     check(one->weight.grad().allclose(expected), "one net's gradients");
     check(other->weight.grad().allclose(expected), "the other's gradients");
   }
+}
+
+void run_sharing(const ddp::ProcessGroupOptions& options) {
+  const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
+  ddp::manual_seed(3, group);
+  share_backwards(group, /*with_hooks=*/false);
+  share_backwards(group, /*with_hooks=*/true);
+  sum_over_ddp(group);
+}
+
+/// Prints warnings, and sets `key` once there is one.
+class Teller : c10::WarningHandler {
+ public:
+  Teller(c10::intrusive_ptr<c10d::Store> store, std::string key)
+      : store_(std::move(store)), key_(std::move(key)), guard_(this) {}
+
+  void process(const c10::Warning& warning) override {
+    c10::WarningHandler::process(warning);
+    store_->set(key_, "");
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string key_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+/// Rank 0 makes `call` once another rank has told of its wait.
+void come_late(
+    const ddp::ProcessGroup& group,
+    const std::string& key,
+    const std::function<void()>& call) {
+  const auto store = group.store();
+  const Teller teller(store, key);
+  if (group.rank() == 0) {
+    store->wait({key});
+  }
+  call();
+}
+
+void run_late(const ddp::ProcessGroupOptions& options) {
+  const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
+  come_late(group, "barrier", [&] { group.barrier(); });
+  const auto rows = torch::nn::EmbeddingOptions(2, kValues).sparse(true);
+  torch::nn::Sequential net(
+      torch::nn::Embedding(rows), torch::nn::Linear(kValues, 1));
+  const ddp::Reducer reducer(net, group);
+  come_late(group, "backward", [&] {
+    net->forward(torch::zeros({3}, torch::kLong)).sum().backward();
+  });
+  // Rank 0 starts when another rank's call has returned.
+  const auto store = group.store();
+  if (group.rank() == 0) {
+    store->wait({"started"});
+  }
+  auto sum = torch::ones({2});
+  auto work = group.all_reduce_async(sum);
+  if (group.rank() == 1) {
+    store->set("started", "");
+  }
+  work.wait();
+  check(sum.eq(group.size()).all().item<bool>(), "the sum");
   sum_over_ddp(group);
 }
 
@@ -243,6 +326,10 @@ int main(int argc, char** argv) {
   } else if (mode == "share") {
     initialize(MPI_THREAD_SINGLE);
     run_sharing(options.timeout(std::chrono::seconds(20)));
+  } else if (mode == "late") {
+    initialize(MPI_THREAD_SINGLE);
+    run_late(options.timeout(std::chrono::seconds(20))
+                 .wait_notice(std::chrono::seconds(1)));
   } else if (mode == "alone") {
     run_alone(options);
   } else if (mode == "absent") {

@@ -206,6 +206,8 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
       {"descriptors", show_descriptors},
       {"wait", show_place},
       {"removed", sum},
+      {"replaced", sum},
+      {"leaves", sum},
       {"locale", sum},
       {"asked", end_when_asked},
       {"stubborn", say_when_asked},
@@ -223,6 +225,32 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
        [argc, argv] { ddp::spawn(argc, argv, 2, [] { say("no"); }); }}};
   const auto found = workers.find(what);
   return found == workers.end() ? [] {} : found->second;
+}
+
+/// Another program is at this program's path from now on.
+void replace_program() {
+  namespace fs = std::filesystem;
+  const auto path = fs::read_symlink("/proc/self/exe");
+  fs::copy_file("/bin/false", path.string() + ".new");
+  fs::rename(path.string() + ".new", path);
+}
+
+/// Runs the rest of main() in a child, as test frameworks do that fork each
+/// test. Returns in the child only.
+void fork_test() {
+  const auto child = fork();
+  if (child != 0) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+}
+
+/// Four characters, the size of a signal's number, which spawn flushes.
+void write_to_stderr() {
+  static char buffer[64];
+  std::setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
+  std::fputs("text", stderr);
 }
 
 /// A thread that allocates while processes start.
@@ -284,6 +312,15 @@ int main(int argc, char** argv) {
   if (what == "removed" && variable("RANK").empty()) {
     std::filesystem::remove(std::filesystem::read_symlink("/proc/self/exe"));
   }
+  if (what == "replaced" && variable("RANK").empty()) {
+    replace_program();
+  }
+  if (what == "forked") {
+    fork_test();
+  }
+  if (what == "streamless") {
+    write_to_stderr();
+  }
   if (what == "early" && is_chosen()) {
     return 0;
   }
@@ -295,10 +332,14 @@ int main(int argc, char** argv) {
     ddp::test::group_digits();
   }
   std::printf("before; ");
+  const auto before = open_descriptors();
   try {
     run(argc, argv);
   } catch (const c10::Error& error) {
     say(std::string("error: ") + error.what_without_backtrace());
+    if (what == "leaves") {
+      say("descriptors left: " + std::to_string(open_descriptors() - before));
+    }
     return 1;
   }
   say("after");

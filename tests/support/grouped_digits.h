@@ -5,10 +5,10 @@
 
 namespace ddp::test {
 
-/// "1,2,3" for 123.
+/// "1 2 3" for 123, with a blank as in French.
 struct GroupedDigits : std::numpunct<char> {
   char do_thousands_sep() const override {
-    return ',';
+    return ' ';
   }
   std::string do_grouping() const override {
     return "\1";

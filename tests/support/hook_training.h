@@ -115,22 +115,28 @@ inline void check_mean(
   }
 }
 
-/// Two Reducers with hooks of several rounds share each backward pass, in which
-/// ranks reach them in different orders.
+/// Two Reducers with hooks of several rounds, alone or in chains, share each
+/// backward pass, in which ranks reach them in different orders.
 inline void check_compression_together(const ProcessGroup& group) {
-  auto a = torch::ones({16, 16}, torch::requires_grad());
-  auto b = torch::ones({16, 16}, torch::requires_grad());
-  const auto options = [] {
-    return ReducerOptions().comm_hook(std::make_shared<PowerSGDHook>(early()));
-  };
-  Reducer first({a}, group, options());
-  Reducer second({b}, group, options());
-  for (int step = 0; step < 4; ++step) {
-    const auto loss =
-        group.rank() == 0 ? (a * (b * 2)).sum() : ((a * 2) * b).sum();
-    loss.backward();
-    REQUIRE(equal_on_all(group, a.grad()));
-    REQUIRE(equal_on_all(group, b.grad()));
+  for (const bool in_chain : {false, true}) {
+    auto a = torch::ones({16, 16}, torch::requires_grad());
+    auto b = torch::ones({16, 16}, torch::requires_grad());
+    const auto options = [&] {
+      std::shared_ptr<CommHook> hook = std::make_shared<PowerSGDHook>(early());
+      if (in_chain) {
+        hook = std::make_shared<HookChain>(std::vector{hook});
+      }
+      return ReducerOptions().comm_hook(hook);
+    };
+    Reducer first({a}, group, options());
+    Reducer second({b}, group, options());
+    for (int step = 0; step < 4; ++step) {
+      const auto loss =
+          group.rank() == 0 ? (a * (b * 2)).sum() : ((a * 2) * b).sum();
+      loss.backward();
+      REQUIRE(equal_on_all(group, a.grad()));
+      REQUIRE(equal_on_all(group, b.grad()));
+    }
   }
 }
 

@@ -37,7 +37,8 @@ inline void run_shm_test(
       const auto whole = shm_group();
       auto group = whole.duplicate();
       auto backend = backend_of(group);
-      body(whole, std::move(group), std::move(backend));
+      // The body has the only `group`, which it may destroy.
+      body(whole, std::exchange(group, whole), std::move(backend));
     });
   }
 }

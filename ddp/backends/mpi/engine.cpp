@@ -118,14 +118,15 @@ void Engine::poll() {
 }
 
 void Engine::defer(const std::function<void()>& start) {
+  const bool outer = deferring;
   deferring = true;
   try {
     start();
   } catch (...) {
-    deferring = false;
+    deferring = outer;
     throw;
   }
-  deferring = false;
+  deferring = outer;
 }
 
 bool Engine::may_be_pending() const {

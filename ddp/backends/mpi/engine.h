@@ -40,6 +40,7 @@ class Engine {
   void poll();
 
   /// Calls `start`, whose operations need not be complete when it returns.
+  /// Calls can be nested.
   void defer(const std::function<void()>& start);
 
   /// Whether an operation may be pending when the call that starts it returns:

@@ -7,6 +7,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,8 +30,10 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
   password.copy(message.greeting.password, sizeof(Greeting::password));
   message.greeting.rank = rank;
   message.greeting.pid = getpid();
-  message.files[0] = FileDescriptor(dup(own.descriptor()));
-  DDP_CHECK(message.files[0], "dup: {}", std::strerror(errno));
+  message.files[0] =
+      FileDescriptor(fcntl(own.descriptor(), F_DUPFD_CLOEXEC, 0));
+  DDP_CHECK(
+      message.files[0], "fcntl(F_DUPFD_CLOEXEC): {}", std::strerror(errno));
   message.files[1] = open_own_process();
   return message;
 }

@@ -135,7 +135,9 @@ class DDP_API GradScaler {
 /// scaler.scale(loss).backward(); // outside
 /// ```
 ///
-/// Parameters and gradients stay in single precision. Guards can be nested.
+/// Parameters and gradients stay in single precision. Guards can be nested. Use
+/// one guard per forward pass: weights converted within a guard are not
+/// converted again.
 class DDP_API AutocastGuard {
  public:
   /// Throws `c10::ValueError` for any other `dtype`.

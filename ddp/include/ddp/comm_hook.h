@@ -23,7 +23,9 @@ class Reducer;
 struct DDP_API GradBucket {
   /// The bucket's index in the order of reduction.
   size_t index = 0;
-  /// Whether this is the last bucket of the backward pass.
+  /// Whether this is the last bucket of the layout. This bucket may be left out
+  /// by `skip_all_reduce_unused_params`; in a backward pass that unfreezes
+  /// parameters, their buckets follow, with a last one of their own.
   bool is_last = false;
   /// The number of backward passes that the Reducer reduced before this one.
   int64_t iteration = 0;
@@ -43,7 +45,8 @@ struct DDP_API GradBucket {
 /// Reduces a bucket across ranks: the extension point for compression. A hook
 /// serves one Reducer, which calls the hook for each bucket in turn on the
 /// threads of the backward pass. A second Reducer is rejected until the first
-/// is destroyed.
+/// is destroyed. If a backward pass fails, the ranks' hooks may have different
+/// states: give the next Reducer a new hook, or load a saved state.
 class DDP_API CommHook {
  public:
   CommHook() = default;
@@ -76,6 +79,13 @@ class DDP_API CommHook {
   virtual std::vector<std::shared_ptr<CommHook>> inner_hooks() const {
     return {};
   }
+
+  /// Forms the groups that the hook needs besides `group`; by default, none.
+  /// Returns the group with which the hook runs its `inner_hooks`; by default,
+  /// `group`. A Reducer's construction calls this method with the group of
+  /// `run`, since within a backward pass, ranks may be in other collectives.
+  /// Collective.
+  virtual ProcessGroup connect(const ProcessGroup& group);
 
   /// Starts the reduction of `bucket` over `group`, without waiting for it.
   /// Returns a future of the result: a tensor of the buffer's shape, dtype and

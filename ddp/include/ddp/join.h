@@ -116,12 +116,12 @@ struct JoinOptions {
 ///         ... forward, backward and step as usual } }
 ///
 /// Gradients of ranks without inputs count as zero. These ranks get the other
-/// ranks' means, which `Reducer::step_in_backward` uses. At the end, all ranks
-/// have the parameters and buffers of the rank that had inputs longest (of
-/// several, the highest). A rank's optimizer keeps the state of the rank's last
-/// step, unless the optimizer steps in backward or is a
-/// `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only ranks with inputs
-/// step parameters in backward that no rank used.
+/// ranks' means, which `Reducer::step_in_backward` uses; at the end, their
+/// gradients are reset. All ranks then have the parameters and buffers of the
+/// rank that had inputs longest (of several, the highest). A rank's optimizer
+/// keeps the state of the rank's last step, unless the optimizer steps in
+/// backward or is a `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only
+/// ranks with inputs step parameters in backward that no rank used.
 ///
 /// Exceptions propagate unchanged, as without a `Join`.
 class DDP_API Join {

@@ -31,7 +31,8 @@ struct ProcessGroupImpl;
 /// member and its collectives are no-ops, so a program needs no special case
 /// for a single process. Unless noted otherwise, all ranks must call the same
 /// collectives in the same order, with equal shapes and dtypes. Tensors may be
-/// on the CPU or, with the backend nccl, on this rank's GPU.
+/// on the CPU or, with the backend nccl, on this rank's GPU. Collectives are
+/// not differentiable.
 ///
 /// A collective throws `c10::Error` with this rank, the operation and the
 /// reason: within seconds if a peer failed or ended, with the peer's message if
@@ -41,6 +42,10 @@ class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.
   ProcessGroup();
+
+  // No move: a group that was moved from must remain usable.
+  ProcessGroup(const ProcessGroup&) = default;
+  ProcessGroup& operator=(const ProcessGroup&) = default;
 
   /// Wraps an existing group of the program. A `device` without an index is the
   /// current one. Compares the ranks' hosts to find the host layout.

@@ -34,10 +34,11 @@ struct ReducerImpl;
 ///
 /// Attach a Reducer after the module was moved to its device and dtype: if the
 /// module is converted later, the next pass throws. Parameters may be frozen
-/// and unfrozen between passes, in the same way on all ranks. After a pass,
-/// gradients are slices of the buckets. Optimizers, clipping and `zero_grad()`
-/// work as usual. Clone a gradient to use it in or after the next pass, and do
-/// not exchange parameters' gradients.
+/// and unfrozen between passes, in the same way on all ranks; after a lasting
+/// change, a new Reducer sends less and overlaps more. After a pass, gradients
+/// are slices of the buckets. Optimizers, clipping and `zero_grad()` work as
+/// usual. Clone a gradient to use it in or after the next pass, and do not
+/// exchange parameters' gradients.
 ///
 /// Over gloo, values equal those of Python's DistributedDataParallel with the
 /// same options bit for bit. If ranks differ, a peer fails or a gradient cannot
@@ -77,7 +78,10 @@ class DDP_API Reducer {
 
   /// Joins this step's reduction if this rank ran no backward pass, or the pass
   /// reached no parameter. Call this method after the pass in every step on all
-  /// ranks, or never. Collective, except under `no_sync`.
+  /// ranks, or never. If steps have several passes, as with two Reducers, call
+  /// it after each pass that reaches this Reducer's parameters on any rank; in
+  /// other passes, freeze them or use `no_sync`. Collective, except under
+  /// `no_sync`.
   void finish_backward();
 
   /// Lets ranks run different numbers of steps while the `Join` exists. A
@@ -93,8 +97,9 @@ class DDP_API Reducer {
   /// parameter separately; throws `c10::ValueError` for others, such as
   /// `LBFGS`, for one with parameters of another Reducer, and for a second one
   /// (use parameter groups). Rules out clipping by the norm of all gradients,
-  /// and a second pass over the same graph. Works in a group of one.
-  /// Collective. Source:
+  /// and a second pass over the same graph. If a pass throws, ranks may have
+  /// stepped different parameters: load a saved state before going on. Works in
+  /// a group of one. Collective. Source:
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 

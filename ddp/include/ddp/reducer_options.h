@@ -129,7 +129,8 @@ struct ReducerOptions {
   /// for a `GradScaler`, which expects infinite gradients.
   TORCH_ARG(bool, check_finite) = false;
 
-  /// The hook that reduces buckets. Unset: an all-reduce.
+  /// The hook that reduces buckets. Unset: an all-reduce. Sparse gradients are
+  /// averaged over all ranks without the hook.
   TORCH_ARG(std::shared_ptr<CommHook>, comm_hook);
 
   /// Whether the Reducer's collectives run on the given group, not on separate

@@ -30,7 +30,8 @@ struct SpawnOptions {
 /// call runs `worker` and ends the process with exit code 0. Code after the
 /// call runs in the first process only. Code before the call runs in all
 /// processes and must reach the same call. If a program has several calls, a
-/// worker process returns immediately from the calls before its own. A worker's
+/// worker process returns immediately from the calls before its own, also from
+/// calls that failed, so a failed call cannot be tried again. A worker's
 /// environment is the program's plus ddprun's variables, so
 /// `init_process_group` needs no options. Ranks are numbered from 0. If
 /// OMP_NUM_THREADS is unset and `count` is above 1, a worker's value is an even
@@ -43,10 +44,13 @@ struct SpawnOptions {
 /// Throws `c10::Error` if a worker cannot be started, throws, is killed by a
 /// signal, exits with a code other than 0, or does not reach the call. The
 /// error contains the rank, process and message of the first failure. By then,
-/// all other workers have ended. Throws `c10::ValueError` if `count` is not
-/// positive or `grace` is negative. Throws `c10::Error` if called within a
-/// worker, or if a launcher (ddprun, torchrun, mpirun, srun) has already
-/// started several processes.
+/// all other workers have ended. An assertion of a test framework that does not
+/// throw (EXPECT and ASSERT of GoogleTest, CHECK of Catch2) does not fail a
+/// worker: throw an exception instead. Throws `c10::ValueError` if `count` is
+/// not positive or `grace` is negative. Throws `c10::Error` if called within a
+/// worker or in a process that a worker started before its call (as frameworks
+/// do that fork each test), or if a launcher (ddprun, torchrun, mpirun, srun)
+/// has already started several processes.
 ///
 /// No worker remains, even if the first process is killed; processes that
 /// workers started may remain. If the program has no handler for SIGTERM,

@@ -28,6 +28,10 @@ std::string CommHook::describe() const {
   return c10::demangle(typeid(*this).name());
 }
 
+ProcessGroup CommHook::connect(const ProcessGroup& group) {
+  return group;
+}
+
 c10::IValue CommHook::state_dict() const {
   return {};
 }
@@ -36,7 +40,7 @@ void CommHook::load_state_dict(const c10::IValue& state) {
   DDP_CHECK_VALUE(
       state.isNone(),
       "load_state_dict: this communication hook has no state, but the saved "
-      "run's hook had one: is it a different hook?");
+      "run's hook had one");
 }
 
 c10::IValue CommHook::rank_state_dict() const {

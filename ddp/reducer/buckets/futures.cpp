@@ -1,8 +1,6 @@
 #include <ddp/reducer/buckets/futures.h>
 
-#include <ddp/backends/mpi.h>
 #include <ddp/internal/check.h>
-#include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/current_stream.h>
 
 #include <ATen/ATen.h>
@@ -32,13 +30,7 @@ Future all_reduce(const at::Tensor& tensor, const ProcessGroup& group) {
     return completed_future(tensor);
   }
   std::vector<at::Tensor> tensors{tensor};
-  Future sum;
-  const auto start = [&] {
-    sum = group.c10d()->allreduce(tensors)->getFuture();
-  };
-  const bool by_mpi = ProcessGroupImpl::of(group).communicator != nullptr;
-  by_mpi ? backends::mpi::library().defer(start) : start();
-  return sum;
+  return group.c10d()->allreduce(tensors)->getFuture();
 }
 
 Future all_reduce_mean(const at::Tensor& tensor, const ProcessGroup& group) {

@@ -3,6 +3,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddp::detail {
@@ -76,6 +77,13 @@ const at::Tensor& ParameterState::slice() {
         impl->version_counter(), /*allow_tensor_metadata_change=*/true));
   }
   return slice_;
+}
+
+bool any_on_device(const std::vector<ParameterState>& parameters) {
+  return std::any_of(
+      parameters.begin(), parameters.end(), [](const auto& parameter) {
+        return !parameter.device.is_cpu();
+      });
 }
 
 } // namespace ddp::detail

@@ -116,4 +116,7 @@ struct ParameterState {
   }
 };
 
+/// Whether any of the parameters is not on the CPU.
+bool any_on_device(const std::vector<ParameterState>& parameters);
+
 } // namespace ddp::detail

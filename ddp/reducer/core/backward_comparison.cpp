@@ -2,11 +2,13 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/agreement.h>
+#include <ddp/process_group/agreement/same_on_all.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <locale>
 #include <sstream>
 
 namespace ddp::detail {
@@ -39,11 +41,14 @@ void BackwardComparison::compare(
     answered_within(
         group_.timeout(),
         [store = store_,
-         text = c10::str(step, " ", group_.rank(), " ", names, "\n", noun)] {
-          store->set(kCompared, text);
-        });
+         text = std::to_string(step) + " " + std::to_string(group_.rank()) +
+             " " + names + "\n" + noun] { store->set(kCompared, text); });
   }
-  agree(store_, group_, c10::str(noun, "/", step), names, noun);
+  if (joined_) {
+    check_same_on_all(group_, c10::str(noun, " in step ", step), names);
+  } else {
+    agree(store_, group_, c10::str(noun, "/", step), names, noun);
+  }
 }
 
 void BackwardComparison::on_long_wait() {
@@ -59,6 +64,7 @@ void BackwardComparison::on_long_wait() {
     return; // the store does not respond; the wait itself has a timeout
   }
   std::istringstream text(answer_.get());
+  text.imbue(std::locale::classic()); // others group digits
   int64_t compared = 0;
   int64_t rank = 0;
   std::string names;

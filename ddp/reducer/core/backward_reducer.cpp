@@ -11,15 +11,6 @@
 #include <algorithm>
 
 namespace ddp::detail {
-namespace {
-
-bool has_device(const std::vector<ParameterState>& parameters) {
-  return std::any_of(parameters.begin(), parameters.end(), [](auto& parameter) {
-    return !parameter.device.is_cpu();
-  });
-}
-
-} // namespace
 
 BackwardReducer::BackwardReducer(
     const std::string& name,
@@ -35,7 +26,7 @@ BackwardReducer::BackwardReducer(
     ObserverList& observers)
     : name_(name),
       group_(group),
-      has_threads_(has_device(parameters)),
+      has_threads_(any_on_device(parameters)),
       parameters_(parameters),
       buckets_(buckets),
       reduction_(reduction),

@@ -167,7 +167,7 @@ void GradientReduction::launch_bucket(Bucket& bucket) {
   ++group.launched; // shows which ranks have not arrived
   bucket.content.iteration = step_ - 1;
   observers_.tell(&ReductionObserver::on_launch, bucket);
-  bucket.future = hook_->run(bucket.content, group_);
+  defer(group, [&] { bucket.future = hook_->run(bucket.content, group_); });
   DDP_CHECK(bucket.future, "the communication hook returned no future");
   observers_.tell(&ReductionObserver::on_launched, bucket);
 }

@@ -86,20 +86,4 @@ std::vector<size_t> cut_by_time(
   return counts;
 }
 
-double end_of_reductions(
-    const std::vector<TimedGradient>& gradients,
-    const std::vector<size_t>& counts,
-    const ReductionCost& cost) {
-  double end = 0;
-  size_t next = 0;
-  for (const size_t count : counts) {
-    Segment segment(cost);
-    for (size_t i = 0; i < count; ++i) {
-      segment.add(gradients[next++]);
-    }
-    end = std::max(end, gradients[next - 1].ready) + segment.seconds();
-  }
-  return end;
-}
-
 } // namespace ddp::detail

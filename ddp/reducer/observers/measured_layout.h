@@ -34,10 +34,4 @@ std::vector<size_t> cut_by_time(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost);
 
-/// The time at which the last reduction ends with the buckets of `counts`.
-double end_of_reductions(
-    const std::vector<TimedGradient>& gradients,
-    const std::vector<size_t>& counts,
-    const ReductionCost& cost);
-
 } // namespace ddp::detail

@@ -60,10 +60,11 @@ void SparseGradients::on_all_launched(const Reduction& reduction) {
         contributes ? grad.detach().clone().div_(reduction.divisor)
                     : no_rows(parameter.tensor)};
     ++group.launched; // shows which ranks have not arrived
-    parameter.sparse_future = group_.c10d()
-                                  ->getBackend(c10::kCPU)
-                                  ->allreduce(tensors, c10d::AllreduceOptions())
-                                  ->getFuture();
+    const auto backend = group_.c10d()->getBackend(c10::kCPU);
+    defer(group, [&] {
+      parameter.sparse_future =
+          backend->allreduce(tensors, c10d::AllreduceOptions())->getFuture();
+    });
   }
 }
 

@@ -109,6 +109,7 @@ void StepInBackward::attach(
 void StepInBackward::on_all_launched(const Reduction& reduction) {
   steps_buckets_ =
       optimizer_ && at_once_ && reduction.unused.empty(); // none is restored
+  has_inputs_ = reduction.has_inputs;
 }
 
 PartialStep& StepInBackward::step() {
@@ -128,11 +129,21 @@ void StepInBackward::on_bucket_done(const Bucket& bucket) {
   }
 }
 
+/// Without inputs, gradients of other parameters are of an earlier step.
 void StepInBackward::on_grads_populated() {
-  if (optimizer_) {
-    step().step_rest();
-    step_.reset();
+  if (!optimizer_) {
+    return;
   }
+  if (has_inputs_) {
+    step().step_rest();
+  } else {
+    std::vector<at::Tensor> own;
+    for (const auto& parameter : parameters_) {
+      own.push_back(parameter.tensor);
+    }
+    step().step(own);
+  }
+  step_.reset();
 }
 
 bool is_stepped_in_backward(const torch::optim::Optimizer& optimizer) {

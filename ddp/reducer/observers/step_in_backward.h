@@ -46,6 +46,7 @@ class StepInBackward final : public ReductionObserver {
   /// The step of this backward pass, from the first stepped bucket on.
   std::unique_ptr<PartialStep> step_;
   bool steps_buckets_ = false;
+  bool has_inputs_ = true;
 };
 
 /// Whether a Reducer steps this optimizer in backward.

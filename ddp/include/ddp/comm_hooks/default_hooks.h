@@ -95,6 +95,7 @@ class DDP_API QuantizationHook final : public CommHook {
 
   std::string describe() const override;
 
+  ProcessGroup connect(const ProcessGroup& group) override;
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;
@@ -125,6 +126,7 @@ class DDP_API HookChain final : public CommHook {
   bool keeps_ranks_equal() const override;
   std::vector<std::shared_ptr<CommHook>> inner_hooks() const override;
 
+  ProcessGroup connect(const ProcessGroup& group) override;
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;

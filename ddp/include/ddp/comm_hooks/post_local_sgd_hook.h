@@ -47,7 +47,7 @@ class DDP_API PostLocalSGDHook final : public CommHook {
     return false;
   }
 
-  /// The first call is collective.
+  ProcessGroup connect(const ProcessGroup& group) override;
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;

@@ -76,6 +76,7 @@ class DDP_API PowerSGDHook final : public CommHook {
 
   std::string describe() const override;
 
+  ProcessGroup connect(const ProcessGroup& group) override;
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) override;
