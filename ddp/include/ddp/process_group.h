@@ -43,9 +43,9 @@ class DDP_API ProcessGroup {
   /// A group of one on the CPU.
   ProcessGroup();
 
-  // No move: a group that was moved from must remain usable.
-  ProcessGroup(const ProcessGroup&) = default;
-  ProcessGroup& operator=(const ProcessGroup&) = default;
+  ProcessGroup(const ProcessGroup&) =
+      default; ///< Also a move: both are usable.
+  ProcessGroup& operator=(const ProcessGroup&) = default; ///< Also a move.
 
   /// Wraps an existing group of the program. A `device` without an index is the
   /// current one. Compares the ranks' hosts to find the host layout.
