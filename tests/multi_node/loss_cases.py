@@ -47,6 +47,30 @@ def lost_node(nodes):
     nodes.require_said("node n2 has not responded for 3.0 s", 0, 1)
 
 
+@on_hosts(2, "--nnodes=2 --max-restarts=3 --node-timeout=3")
+def node_lost(nodes):
+    """With restarts left, it waits until there are as many nodes again."""
+    nodes.start_all(range(2))
+    start = time.monotonic()
+    nodes.crash(1)
+    nodes.wait_for("stopped", 0, 6)
+    nodes.require(time.monotonic() > start + 1, "n1 was not waited for")
+    nodes.hosts.mend(1)
+    before = nodes.lengths([0])
+    nodes.start(1)
+    nodes.wait_for_ranks(2, range(2), seconds=6, after=before)
+    nodes.interrupt(0, range(2))
+
+
+@on_hosts(2, "--nnodes=1:2 --max-restarts=3 --node-timeout=3")
+def launcher_on_a_killed(nodes):
+    """The ddprun that serves the rendezvous is killed: the other one ends."""
+    nodes.start_all(range(2))
+    nodes.crashed = 1
+    nodes.send(0, signal.SIGKILL)
+    nodes.finish([1], 75, 20)
+
+
 @on_hosts(4, "--nnodes=2:4" + QUICK)
 def cut_cable(nodes):
     """Both sides notice; the smaller one stops, the other goes on."""

@@ -12,7 +12,6 @@ import sys
 import time
 
 import etcd_cases
-import failure_cases
 import in_process_cases
 import loss_cases
 import mistake_cases
@@ -21,7 +20,7 @@ import remote_cases
 import scheduler_cases
 import soak
 from hosts import enter_namespaces
-from nodes import PORT, QUICK, WORKER, on_hosts
+from nodes import PORT, QUICK, WORKER, on_hosts, workers_on
 from training import require_all_seen, step_of, trainer
 
 
@@ -41,6 +40,50 @@ def static_start(nodes):
                 "restart 0 store 10.9.0.1:", host)
             first += 1
     nodes.interrupt(1, range(4))
+
+
+@on_hosts(2, "--nnodes=1:2 --node-timeout=3")
+def joined_as_first(nodes):
+    """A node runs alone after the last call, and another one joins, whose name
+    sorts before its own."""
+    nodes.hosts.command(1, "hostname", "b")
+    with open("/etc/hosts", "a") as file:
+        print(nodes.hosts.address(1), "b", file=file)
+    start = time.monotonic()
+    nodes.start_all([0], seconds=6)
+    nodes.require(time.monotonic() > start + 2, "n0 did not wait for others")
+    nodes.start(1)
+    nodes.wait_for_ranks(2, range(2), seconds=6)
+    nodes.interrupt(0, range(2))
+
+
+def finishes_after(seconds):
+    return WORKER.replace("sleep 1000", f"sleep {seconds}")
+
+
+@on_hosts(2, "--nnodes=2")
+def finished_later(nodes):
+    """A node whose ranks have finished waits for the other node's."""
+    nodes.start(0, script=finishes_after(2))
+    nodes.start(1, script=finishes_after(4))
+    nodes.wait_for_ranks(2, range(2))
+    start = time.monotonic()
+    nodes.finish(range(2), 0, 7)
+    nodes.require(all(process.ended_at > start + 3
+                      for process in nodes.at.values()), "one did not wait")
+
+
+@on_hosts(2, "--nnodes=2")
+def killed_after_others_finished(nodes):
+    """The code of a rank that is killed is also that of a node whose ranks had
+    finished."""
+    nodes.start(0, script=finishes_after(1))
+    nodes.start(1)
+    nodes.wait_for_ranks(2, range(2))
+    nodes.wait(lambda: not workers_on(nodes.hosts, 0), "n0's rank goes on")
+    time.sleep(2)  # what n0's ddprun has to say is said
+    nodes.kill_rank(1)
+    nodes.finish(range(2), 137, 3)
 
 
 @on_hosts(3, "--nnodes=3 --nproc-per-node=2")
@@ -228,7 +271,7 @@ def training(nodes):
 def main():
     enter_namespaces()
     program, _, case = sys.argv[1:]
-    for cases in (etcd_cases, failure_cases, in_process_cases, loss_cases, mistake_cases,
+    for cases in (etcd_cases, in_process_cases, loss_cases, mistake_cases,
                   network_cases, remote_cases, scheduler_cases, soak,
                   sys.modules[__name__]):
         if hasattr(cases, case):
