@@ -23,11 +23,9 @@ class Process:
     def __init__(self, words, variables):
         environment = {name: value for name, value in os.environ.items()
                        if name not in LAUNCHERS_VARIABLES}
-        environment.update((name, value) for name, value in variables.items()
-                           if value is not None)
         self.output = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            words, env=environment,
+            words, env={**environment, **variables},
             stdin=subprocess.DEVNULL, stdout=self.output,
             stderr=subprocess.STDOUT)
         self.ended_at = None
@@ -86,8 +84,8 @@ class Job:
 
 
 def ranks(hosts, counts, words, **variables):
-    """A job by plain variables, which `variables` change (None: unset), with
-    counts[h] ranks on host h."""
+    """A job by plain variables, which `variables` change, with counts[h] ranks
+    on host h."""
     places = [(host, local) for host, count in enumerate(counts)
               for local in range(count)]
     return Job([

@@ -129,7 +129,6 @@ def hierarchical(program):
     assert seconds < 8, f"the others took {seconds:.1f} s to fail"
 
 
-
 def slurm_step(program):
     """The tasks of a Slurm step without PMIx meet over a link on which a
     connection takes time."""

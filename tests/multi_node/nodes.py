@@ -122,11 +122,11 @@ class Nodes:
         print(f"{world_size} ranks run after {time.monotonic() - start:.2f} s",
               flush=True)
 
-    def wait_until_gone(self, seconds=10):
+    def wait_until_gone(self):
         """Until no host has a rank."""
         self.wait(lambda: not any(workers_on(self.hosts, host) for host in
                                   range(len(self.hosts.holders))),
-                  "ranks are left", seconds)
+                  "ranks are left", 10)
 
     def start_all(self, hosts, seconds=20, **arguments):
         """One rank on each of these hosts; returns when all run."""
