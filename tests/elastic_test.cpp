@@ -149,32 +149,29 @@ TEST_CASE("ranks go on without one that died or hangs") {
 }
 
 TEST_CASE("with DDP_DEBUG=detail, too, ranks go on, each with a new record") {
-  ElasticJob job(
-      3,
-      [] {
-        elastic([](ElasticRun& run) {
-          const auto& group = run.group();
-          if (group.size() == 3) {
-            say("trains.");
-            if (group.rank() == 1) { // it hangs
-              raise(SIGSTOP);
-            }
-            for (;;) {
-              group.barrier();
-              run.step();
-            }
-          }
-          raise(SIGUSR1);
+  ElasticJob job(3, [] {
+    elastic([](ElasticRun& run) {
+      const auto& group = run.group();
+      if (group.size() == 3) {
+        say("trains.");
+        if (group.rank() == 1) { // it hangs
+          raise(SIGSTOP);
+        }
+        for (;;) {
           group.barrier();
-          const auto record = nlohmann::json::parse(read_text(
-              variable("DDP_DEBUG_FOLDER") + "/rank_" +
-              std::to_string(group.rank()) + ".json"));
-          REQUIRE(record.at("process") == getpid());
-          REQUIRE(record.at("reason") == "SIGUSR1");
-          say("ends.");
-        });
-      },
-      "gloo");
+          run.step();
+        }
+      }
+      raise(SIGUSR1);
+      group.barrier();
+      const auto record = nlohmann::json::parse(read_text(
+          variable("DDP_DEBUG_FOLDER") + "/rank_" +
+          std::to_string(group.rank()) + ".json"));
+      REQUIRE(record.at("process") == getpid());
+      REQUIRE(record.at("reason") == "SIGUSR1");
+      say("ends.");
+    });
+  });
   if (!job.is_here()) {
     return;
   }
@@ -195,19 +192,16 @@ TEST_CASE("with DDP_DEBUG=detail, too, ranks go on, each with a new record") {
 }
 
 TEST_CASE("a signal while the nodes change stops the training after it") {
-  ElasticJob job(
-      3,
-      [] {
-        elastic([&](ElasticRun& run) {
-          StopSignal stop(run.group(), {SIGUSR1});
-          say("trains.");
-          while (!stop.requested()) {
-            run.step();
-          }
-          say("stopped.");
-        });
-      },
-      "gloo");
+  ElasticJob job(3, [] {
+    elastic([&](ElasticRun& run) {
+      StopSignal stop(run.group(), {SIGUSR1});
+      say("trains.");
+      while (!stop.requested()) {
+        run.step();
+      }
+      say("stopped.");
+    });
+  });
   if (!job.is_here()) {
     return;
   }
@@ -225,34 +219,31 @@ TEST_CASE("a signal while the nodes change stops the training after it") {
 }
 
 TEST_CASE("a change in place after a commit was loaded is not committed") {
-  ElasticJob job(
-      2,
-      [] {
-        int calls = 0;
-        elastic([&](ElasticRun& run) {
-          ++calls;
-          auto values = torch::zeros({1});
-          TrainingState state;
-          state.add("values", values);
-          REQUIRE(run.sync(state) == (calls > 1));
-          if (calls == 1) {
-            say("trains.");
-            for (;;) {
-              run.step();
-            }
-          }
-          if (calls == 2) {
-            values.add_(1);
-            say("changed.");
-            while (run.group().rank() == 1) { // it is lost in this step
-              ::pause();
-            }
-            run.group().barrier();
-          }
-          say(c10::str("holds ", values.item<int>(), "."));
-        });
-      },
-      "gloo");
+  ElasticJob job(2, [] {
+    int calls = 0;
+    elastic([&](ElasticRun& run) {
+      ++calls;
+      auto values = torch::zeros({1});
+      TrainingState state;
+      state.add("values", values);
+      REQUIRE(run.sync(state) == (calls > 1));
+      if (calls == 1) {
+        say("trains.");
+        for (;;) {
+          run.step();
+        }
+      }
+      if (calls == 2) {
+        values.add_(1);
+        say("changed.");
+        while (run.group().rank() == 1) { // it is lost in this step
+          ::pause();
+        }
+        run.group().barrier();
+      }
+      say(c10::str("holds ", values.item<int>(), "."));
+    });
+  });
   if (!job.is_here()) {
     return;
   }
@@ -269,29 +260,26 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
 }
 
 TEST_CASE("steps that are repeated are saved again") {
-  ElasticJob job(
-      2,
-      [] {
-        const TemporaryFolder folder; // of which rank 0's is used
-        elastic([&](ElasticRun& run) {
-          int64_t step = 0;
-          TrainingState state;
-          state.add("step", step);
-          CheckpointManager checkpoints(
-              run.group().broadcast(folder.path()), state, run.group());
-          if (!run.sync(state)) {
-            checkpoints.save(3);
-            say("trains.");
-            for (;;) {
-              run.step();
-            }
-          }
-          checkpoints.save(2);
-          checkpoints.save(3);
-          say("saved.");
-        });
-      },
-      "gloo");
+  ElasticJob job(2, [] {
+    const TemporaryFolder folder; // of which rank 0's is used
+    elastic([&](ElasticRun& run) {
+      int64_t step = 0;
+      TrainingState state;
+      state.add("step", step);
+      CheckpointManager checkpoints(
+          run.group().broadcast(folder.path()), state, run.group());
+      if (!run.sync(state)) {
+        checkpoints.save(3);
+        say("trains.");
+        for (;;) {
+          run.step();
+        }
+      }
+      checkpoints.save(2);
+      checkpoints.save(3);
+      say("saved.");
+    });
+  });
   if (!job.is_here()) {
     return;
   }
@@ -300,37 +288,33 @@ TEST_CASE("steps that are repeated are saved again") {
 }
 
 TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
-  ElasticJob job(
-      2,
-      [] {
-        int calls = 0;
-        elastic([&](ElasticRun& run) {
-          ++calls;
-          int64_t number = 0;
-          torch::manual_seed(10 * calls + run.group().rank());
-          std::mt19937 own(10 * calls + run.group().rank());
-          TrainingState state;
-          state.add("number", number).add_random_state();
-          state.add_generator("own", own);
-          const auto before = state.state_dict();
-          REQUIRE(run.sync(state) == (calls > 1));
-          if (calls == 1) {
-            number = 7;
-            run.step();
-            say("trains.");
-            for (;;) {
-              run.step();
-            }
-          }
-          const auto after = state.state_dict();
-          for (const auto* part : {"random_state", "own"}) {
-            REQUIRE(
-                (text_of(entry(after, part)) == text_of(entry(before, part))));
-          }
-          say(c10::str("number ", number, "."));
-        });
-      },
-      "gloo");
+  ElasticJob job(2, [] {
+    int calls = 0;
+    elastic([&](ElasticRun& run) {
+      ++calls;
+      int64_t number = 0;
+      torch::manual_seed(10 * calls + run.group().rank());
+      std::mt19937 own(10 * calls + run.group().rank());
+      TrainingState state;
+      state.add("number", number).add_random_state();
+      state.add_generator("own", own);
+      const auto before = state.state_dict();
+      REQUIRE(run.sync(state) == (calls > 1));
+      if (calls == 1) {
+        number = 7;
+        run.step();
+        say("trains.");
+        for (;;) {
+          run.step();
+        }
+      }
+      const auto after = state.state_dict();
+      for (const auto* part : {"random_state", "own"}) {
+        REQUIRE((text_of(entry(after, part)) == text_of(entry(before, part))));
+      }
+      say(c10::str("number ", number, "."));
+    });
+  });
   if (!job.is_here()) {
     return;
   }
@@ -343,19 +327,16 @@ TEST_CASE("each rank keeps its random states, and rank 0 tells so") {
 }
 
 TEST_CASE("nodes that come too late find the training finished") {
-  ElasticJob job(
-      3,
-      [] {
-        int calls = 0;
-        elastic([&](ElasticRun& run) {
-          ++calls;
-          run.group().barrier();
-          say("trains.");
-          std::this_thread::sleep_for(milliseconds(500)); // pause requested
-        });
-        say(c10::str("called ", calls, " times."));
-      },
-      "gloo");
+  ElasticJob job(3, [] {
+    int calls = 0;
+    elastic([&](ElasticRun& run) {
+      ++calls;
+      run.group().barrier();
+      say("trains.");
+      std::this_thread::sleep_for(milliseconds(500)); // pause requested
+    });
+    say(c10::str("called ", calls, " times."));
+  });
   if (!job.is_here()) {
     return;
   }

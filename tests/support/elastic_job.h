@@ -20,7 +20,10 @@ inline void wake(std::atomic<uint32_t>& futex) {
 /// Ranks, some of which start later, and their rendezvous.
 class ElasticJob {
  public:
-  ElasticJob(int size, const std::function<void()>& body, const char* backend)
+  ElasticJob(
+      int size,
+      const std::function<void()>& body,
+      const char* backend = "gloo")
       : commands_(commands_of_ranks(size, body, {{"DDP_BACKEND", backend}})) {}
 
   /// Whether this is the test's first process; ranks end in the constructor.
