@@ -104,9 +104,7 @@ TEST_CASE("ranks go on in a larger group, at the same step") {
     if (!job.is_here()) {
       continue;
     }
-    for (int rank = 0; rank < 3; ++rank) {
-      job.start(rank, 3);
-    }
+    job.start_all(3);
     REQUIRE(job.process(2).wait_for("did step 3.", kLong));
     job.ask({1}); // one is enough for all to leave the step together
     std::this_thread::sleep_for(milliseconds(100));
@@ -128,17 +126,14 @@ TEST_CASE("ranks go on without one that died or hangs") {
       if (!job.is_here()) {
         continue;
       }
-      for (int rank = 0; rank < 4; ++rank) {
-        job.start(rank, 4);
-      }
+      job.start_all(4);
       REQUIRE(job.process(1).wait_for("did step 3.", kLong));
       job.process(3).signal(signal);
       std::this_thread::sleep_for(milliseconds(300));
       for (const size_t each : {0, 1, 2}) {
         job.page(each).step_patience = 100;
       }
-      job.ask({0, 1, 2});
-      job.wait_for_pause({0, 1, 2});
+      job.pause({0, 1, 2});
       job.process(3).signal(SIGKILL);
       for (const int each : {0, 1, 2}) {
         job.go_on(each, each, 3);
@@ -178,13 +173,10 @@ TEST_CASE("with DDP_DEBUG=detail, too, ranks go on, each with a new record") {
   const TemporaryFolder folder;
   const Environment debug{
       {"DDP_DEBUG", "detail"}, {"DDP_DEBUG_FOLDER", folder.path()}};
-  for (int rank = 0; rank < 3; ++rank) {
-    job.start(rank, 3, debug);
-  }
+  job.start_all(3, debug);
   REQUIRE(job.process(1).wait_for("trains.", kLong));
   job.page(0).step_patience = job.page(2).step_patience = 100;
-  job.ask({0, 2});
-  job.wait_for_pause({0, 2});
+  job.pause({0, 2});
   job.process(1).signal(SIGKILL);
   job.go_on(0, 0, 2);
   job.go_on(2, 1, 2);
@@ -205,12 +197,9 @@ TEST_CASE("a signal while the nodes change stops the training after it") {
   if (!job.is_here()) {
     return;
   }
-  for (int rank = 0; rank < 3; ++rank) {
-    job.start(rank, 3);
-  }
+  job.start_all(3);
   REQUIRE(job.process(0).wait_for("trains.", kLong));
-  job.ask({0, 1, 2});
-  job.wait_for_pause({0, 1, 2});
+  job.pause({0, 1, 2});
   job.process(1).signal(SIGUSR1);
   for (const int each : {0, 1, 2}) {
     job.go_on(each, each, 3);
@@ -253,8 +242,7 @@ TEST_CASE("a change in place after a commit was loaded is not committed") {
   }
   job.process(1).signal(SIGKILL);
   job.page(0).step_patience = 100;
-  job.ask({0});
-  job.wait_for_pause({0});
+  job.pause({0});
   job.go_on(0, 0, 1);
   job.require_end({0}, "holds 0.");
 }
@@ -340,10 +328,8 @@ TEST_CASE("nodes that come too late find the training finished") {
   if (!job.is_here()) {
     return;
   }
-  job.start(0, 2);
-  job.start(1, 2);
-  job.ask({0, 1});
-  job.wait_for_pause({0, 1});
+  job.start_all(2);
+  job.pause({0, 1});
   job.start(0, 3);
   job.go_on(0, 1, 3);
   job.go_on(1, 2, 3);

@@ -52,6 +52,13 @@ class ElasticJob {
     members_.back().process = std::make_unique<Process>(command);
   }
 
+  /// Starts the ranks of a whole group.
+  void start_all(int size, const Environment& more = {}) {
+    for (int rank = 0; rank < size; ++rank) {
+      start(rank, size, more);
+    }
+  }
+
   void ask(const std::vector<size_t>& members) {
     for (const auto each : members) {
       REQUIRE(becomes_true([&] { return page(each).elastic == 1; }, kLong));
@@ -66,6 +73,10 @@ class ElasticJob {
     }
     port_ = free_port();
   }
+  void pause(const std::vector<size_t>& members) {
+    ask(members);
+    wait_for_pause(members);
+  }
   void go_on(size_t which, int rank, int size) {
     auto& page = this->page(which);
     const auto text = c10::str(
@@ -76,11 +87,9 @@ class ElasticJob {
   }
   /// Two ranks train, pause, and form a group again.
   void train_and_regroup() {
-    start(0, 2);
-    start(1, 2);
+    start_all(2);
     REQUIRE(process(0).wait_for("trains.", kLong));
-    ask({0, 1});
-    wait_for_pause({0, 1});
+    pause({0, 1});
     go_on(0, 0, 2);
     go_on(1, 1, 2);
   }
