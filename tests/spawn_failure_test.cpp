@@ -35,21 +35,11 @@ std::string error_of(const Texts& arguments) {
 
 /// Waits for a program's workers, and returns their processes.
 std::vector<pid_t> workers_of(Process& process, int size) {
-  std::vector<pid_t> pids;
   for (int rank = 0; rank < size; ++rank) {
     const auto line = "rank " + std::to_string(rank) + " of process ";
     REQUIRE(process.wait_for(line, kLong));
   }
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "stat");
-    pid_t pid = 0;
-    pid_t parent = 0;
-    std::string name;
-    std::string state;
-    if (file >> pid >> name >> state >> parent && parent == process.pid()) {
-      pids.push_back(pid);
-    }
-  }
+  auto pids = children_of(process.pid());
   REQUIRE(pids.size() == static_cast<size_t>(size));
   return pids;
 }
@@ -212,10 +202,7 @@ struct OnTerminal {
       : terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)),
         process(command()) {
     REQUIRE(process.wait_for("rank 0 of process ", kLong));
-    const auto setsid = std::to_string(process.pid());
-    std::ifstream("/proc/" + setsid + "/task/" + setsid + "/children") >>
-        program;
-    REQUIRE(program > 0);
+    program = children_of(process.pid()).at(0);
   }
 
   Command command() const {

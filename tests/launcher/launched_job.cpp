@@ -28,16 +28,6 @@ bool dies_until(pid_t pid, Clock::time_point deadline) {
   return !process || poll(&ended, 1, detail::milliseconds_until(deadline)) > 0;
 }
 
-std::vector<pid_t> children_of(pid_t pid) {
-  const std::string self = std::to_string(pid);
-  std::ifstream list("/proc/" + self + "/task/" + self + "/children");
-  std::vector<pid_t> children;
-  for (pid_t each; list >> each;) {
-    children.push_back(each);
-  }
-  return children;
-}
-
 std::vector<pid_t> processes_with(const std::string& mark) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -70,14 +60,8 @@ void await(const std::string& error, const std::function<bool()>& holds) {
 
 LaunchedJob::LaunchedJob(
     const std::vector<std::string>& arguments,
-    const JobSetup& setup) {
-  mark_ = detail::random_name();
-  start(arguments, setup);
-}
-
-void LaunchedJob::start(
-    const std::vector<std::string>& arguments,
-    const JobSetup& setup) {
+    const JobSetup& setup)
+    : mark_(detail::random_name()) {
   int terminal = -1;
   int ours = -1;
   if (setup.terminal) {

@@ -83,7 +83,6 @@ class LaunchedJob {
   }
 
  private:
-  void start(const std::vector<std::string>&, const JobSetup&);
   bool read_some(Clock::time_point deadline);
 
   std::string mark_;

@@ -54,6 +54,12 @@ bool becomes_user(const std::string& folder) {
       access(folder.c_str(), X_OK) == 0;
 }
 
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string self = std::to_string(pid);
+  std::ifstream list("/proc/" + self + "/task/" + self + "/children");
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
 void become(const Command& command) {
   set_variables(command.environment);
   std::vector<char*> arguments;

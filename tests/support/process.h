@@ -37,6 +37,9 @@ void set_variables(const Environment& environment);
 /// not, or does not reach `folder` without them.
 bool becomes_user(const std::string& folder);
 
+/// The children that the main thread of this process has started.
+std::vector<pid_t> children_of(pid_t pid);
+
 /// Replaces this program by the command, or exits with 127.
 [[noreturn]] void become(const Command& command);
 
