@@ -91,16 +91,9 @@ void fail_beside(void (*on_request)(int)) {
   }
 }
 
-void fail_beside_the_deaf() {
-  fail_beside(SIG_IGN);
-}
-
-/// The others take a while to save.
-void fail_beside_the_slow() {
-  fail_beside([](int signal) {
-    sleep(1);
-    save_and_end(signal);
-  });
+void save_slowly(int signal) {
+  sleep(1);
+  save_and_end(signal);
 }
 
 /// Rank 1 fails, which makes rank 0 fail; rank 1 ends after rank 0.
@@ -170,7 +163,7 @@ void show_place() {
 }
 
 void end_when_asked() {
-  std::signal(SIGTERM, [](int) { _exit(write(1, "saved\n", 6) == 6 ? 0 : 1); });
+  std::signal(SIGTERM, save_and_end);
   show_place();
 }
 
@@ -212,9 +205,9 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
       {"asked", end_when_asked},
       {"stubborn", say_when_asked},
       {"other", start_other},
-      {"deaf", fail_beside_the_deaf},
+      {"deaf", [] { fail_beside(SIG_IGN); }},
       {"slow", fail_slowly},
-      {"grace", fail_beside_the_slow},
+      {"grace", [] { fail_beside(save_slowly); }},
       {"throw",
        [] { fail([] { throw std::runtime_error("no data for \"it\""); }); }},
       {"number", [] { fail([] { throw 7; }); }},
@@ -289,7 +282,6 @@ void run(int argc, char** argv) {
       };
     };
     ddp::spawn(argc, argv, count, sum_and_say("first"), options);
-    say("between");
     const auto before = open_descriptors(); // some are LibTorch's
     ddp::spawn(argc, argv, count + 1, sum_and_say("second"), options);
     say("descriptors left: " + std::to_string(open_descriptors() - before));
