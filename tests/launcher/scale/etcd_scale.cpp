@@ -22,10 +22,10 @@ int main(int, char** argv) {
   ddp::NodeOptions options;
   options.etcd = {{argv[2], std::atoi(argv[3])}};
   options.node_timeout = std::chrono::minutes(5);
-  ddp::test::start_job(std::atoi(argv[1]), options, [&](int number) {
+  ddp::test::ScaleJob(std::atoi(argv[1]), options, [&](int number) {
     const ddp::HelperOptions helper{std::to_string(number), "scale", options};
     auto log = std::make_unique<ddp::EtcdLog>(helper);
     log->connect(options.etcd[0], "127.0.0.1");
     return log;
-  });
+  }).run();
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -213,12 +214,16 @@ inline void allow_many() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/// Makes the engine of the node with this number.
+using MakeEngine = std::function<std::unique_ptr<LogEngine>(int)>;
+
 /// Starts a job of `count` nodes, and prints a row of docs/launching.md.
-template <typename MakeEngine>
 class ScaleJob {
  public:
-  ScaleJob(int count, NodeOptions options, const MakeEngine& make_engine)
-      : options_(std::move(options)), make_engine_(make_engine), nodes_(count) {
+  ScaleJob(int count, NodeOptions options, MakeEngine make_engine)
+      : options_(std::move(options)),
+        make_engine_(std::move(make_engine)),
+        nodes_(count) {
     options_.least = options_.most = count;
     options_.node_timeout = std::chrono::minutes(5); // for few processors
     options_.join_timeout = std::chrono::hours(1);
@@ -291,18 +296,10 @@ class ScaleJob {
   }
 
   NodeOptions options_;
-  const MakeEngine& make_engine_;
+  MakeEngine make_engine_;
   SharedEntries entries_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ScaleNode>> nodes_;
 };
-
-template <typename MakeEngine>
-[[noreturn]] void start_job(
-    int count,
-    const NodeOptions& options,
-    const MakeEngine& make_engine) {
-  ScaleJob<MakeEngine>(count, options, make_engine).run();
-}
 
 } // namespace ddp::test

@@ -38,9 +38,9 @@ int main(int, char** argv) {
   pipe.write_end.reset();
   char none = 0;
   (void)!read(pipe.read_end.get(), &none, 1); // until it serves
-  ddp::test::start_job(std::atoi(argv[1]), {}, [&](int) {
+  ddp::test::ScaleJob(std::atoi(argv[1]), {}, [&](int) {
     auto log = std::make_unique<ddp::TcpLog>();
     log->connect(served, served.host);
     return log;
-  });
+  }).run();
 }
