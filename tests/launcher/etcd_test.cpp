@@ -217,6 +217,13 @@ time.sleep(8)
   }
 }
 
+/// A Python that ends with this process.
+Command python(Texts arguments) {
+  arguments.insert(
+      arguments.begin(), {"setpriv", "--pdeathsig", "KILL", "python3"});
+  return {arguments, {}};
+}
+
 TEST_CASE("a member that sends nothing more is left") {
   Etcd etcd;
   const TemporaryFolder folder;
@@ -236,26 +243,16 @@ for client, _ in iter(listener.accept, 0):
         threading.Thread(target=copy, args=pair).start()
 )");
   const auto port = std::to_string(free_port());
-  Process proxy(Command{
-      {"setpriv",
-       "--pdeathsig",
-       "KILL",
-       "python3",
-       script,
-       port,
-       etcd.endpoints()},
-      {}});
+  Process proxy(python({script, port, etcd.endpoints()}));
   REQUIRE(proxy.wait_for("listens", kLong));
   const std::string end = folder / "end";
-  const std::string wait =
-      "echo runs; until [ -e '" + end + "' ]; do sleep 0.1; done";
-  auto line = words(
+  const auto wait = "echo runs; until [ -e '" + end + "' ]; do sleep 0.1; done";
+  const auto options =
       "--nnodes=2 --node-timeout=8 --rdzv-backend=etcd --rdzv-endpoint="
       "127.0.0.1:" +
-      port + "," + etcd.endpoints() + " bash -c");
-  line.push_back(wait);
-  LaunchedJob first(line);
-  LaunchedJob second(line);
+      port + "," + etcd.endpoints();
+  LaunchedJob first = shell(options, wait);
+  LaunchedJob second = shell(options, wait);
   first.wait_for_output("runs");
   second.wait_for_output("runs");
   proxy.signal(SIGSTOP);
@@ -274,19 +271,11 @@ TEST_CASE("an etcd without a quorum is waited for") {
 }
 
 TEST_CASE("what is no etcd is told at once") {
-  const int port = free_port();
-  const Process server(Command{
-      {"setpriv",
-       "--pdeathsig",
-       "KILL",
-       "python3",
-       "-m",
-       "http.server",
-       std::to_string(port)},
-      {}});
+  const auto port = std::to_string(free_port());
+  const Process server(python({"-m", "http.server", port}));
   LaunchedJob job(words(
-      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" +
-      std::to_string(port) + " true"));
+      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" + port +
+      " true"));
   CHECK(job.wait() == 75);
   CHECK_THAT(job.err(), Has("it answers, but is not etcd"));
 }
@@ -333,8 +322,7 @@ http.server.ThreadingHTTPServer(
     ("127.0.0.1", int(sys.argv[1])), Etcd).serve_forever()
 )");
   const auto port = std::to_string(free_port());
-  Process server(
-      Command{{"setpriv", "--pdeathsig", "KILL", "python3", script, port}, {}});
+  Process server(python({script, port}));
   const LaunchedJob job(words(
       "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" + port +
       " true"));
