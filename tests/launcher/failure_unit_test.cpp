@@ -15,11 +15,10 @@ namespace ddp::test::failure_unit_test {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-std::string write_error(
-    const TemporaryFolder& folder,
-    const std::string& text) {
+auto read_error(const std::string& text) {
+  const TemporaryFolder folder;
   write_text(folder / "error.json", text);
-  return folder / "error.json";
+  return read_error_file(folder / "error.json");
 }
 
 TEST_CASE(
@@ -54,13 +53,11 @@ TEST_CASE(
 }
 
 TEST_CASE("error files of both languages are read", "[unit]") {
-  const TemporaryFolder folder;
-  const auto ours = read_error_file(write_error(
-      folder,
+  const auto ours = read_error(
       R"({"message": {"message": "boom", "extraInfo": {"timestamp": "17",
           "timestamp_ns": "17000000005", "consequence": "true", "step": "12",
           "activity": "barrier",
-          "py_callstack": "#0 _ZN3net7forwardEv+0x12 (train+0x3)\n#1 main"}}})"));
+          "py_callstack": "#0 _ZN3net7forwardEv+0x12 (train+0x3)\n#1 main"}}})");
   REQUIRE(ours);
   CHECK(ours->message == "boom");
   CHECK(ours->time_ns == 17000000005);
@@ -69,18 +66,16 @@ TEST_CASE("error files of both languages are read", "[unit]") {
   CHECK(ours->activity == "barrier");
   CHECK(ours->stack == "#0 net::forward()+0x12 (train+0x3)\n#1 main");
 
-  const auto pythons = read_error_file(write_error(
-      folder,
-      R"({"message": {"message": "ValueError: no", "extraInfo":
-          {"py_callstack": "Traceback", "timestamp": "17"}}})"));
+  const auto pythons =
+      read_error(R"({"message": {"message": "ValueError: no", "extraInfo":
+          {"py_callstack": "Traceback", "timestamp": "17"}}})");
   REQUIRE(pythons);
   CHECK(pythons->message == "ValueError: no");
   CHECK_FALSE(pythons->is_consequence);
   CHECK_FALSE(pythons->step);
   CHECK(pythons->time_ns > 1000000000); // the file's own
 
-  const auto short_one =
-      read_error_file(write_error(folder, R"({"message": "x"})"));
+  const auto short_one = read_error(R"({"message": "x"})");
   REQUIRE(short_one);
   CHECK(short_one->message == "x");
 }
@@ -132,16 +127,14 @@ TEST_CASE("what is no error file is none", "[unit]") {
   for (const char* text :
        {"", "{", "[]", "null", "{\"other\": 1}", "\x80\x81"}) {
     CAPTURE(text);
-    CHECK_FALSE(read_error_file(write_error(folder, text)));
+    CHECK_FALSE(read_error(text));
   }
-  CHECK(
-      read_error_file(write_error(folder, R"({"message": {"extraInfo": 3}})")));
-  CHECK_FALSE(read_error_file(write_error(
-      folder, "{\"message\": \"" + std::string(2 << 20, 'x') + "\"}")));
+  CHECK(read_error(R"({"message": {"extraInfo": 3}})"));
+  CHECK_FALSE(
+      read_error("{\"message\": \"" + std::string(2 << 20, 'x') + "\"}"));
 }
 
 TEST_CASE("an error file that nests deep is none", "[unit]") {
-  const TemporaryFolder folder;
   for (const size_t depth : {size_t{1000}, size_t{500000}}) {
     for (const char* part :
          {R"({"message": @})",
@@ -151,12 +144,11 @@ TEST_CASE("an error file that nests deep is none", "[unit]") {
       std::string text = part;
       text.replace(
           text.find('@'), 1, std::string(depth, '[') + std::string(depth, ']'));
-      CHECK_FALSE(read_error_file(write_error(folder, text)));
+      CHECK_FALSE(read_error(text));
     }
   }
   // A message of others that is not a text is reported unchanged.
-  const auto file =
-      read_error_file(write_error(folder, R"({"message": [[1], {"a": 2}]})"));
+  const auto file = read_error(R"({"message": [[1], {"a": 2}]})");
   REQUIRE(file);
   CHECK(file->message == R"([[1],{"a":2}])");
 }
