@@ -265,10 +265,9 @@ TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
 }
 
 TEST_CASE("ranks that go on do not hang", "[hang]") {
-  LaunchedJob job(words(
-      "--nproc-per-node 2 --hang-timeout 2 WORKER beat 0 200")); // twice as
-                                                                 // long as the
-                                                                 // timeout
+  // Twice as long as the timeout.
+  LaunchedJob job(
+      words("--nproc-per-node 2 --hang-timeout 2 WORKER beat 0 200"));
   job.wait_for_output("ready", 2);
   CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
 }
