@@ -26,7 +26,8 @@ class ElasticJob {
       const char* backend = "gloo")
       : commands_(commands_of_ranks(size, body, {{"DDP_BACKEND", backend}})) {}
 
-  /// Whether this is the test's first process; ranks end in the constructor.
+  /// Whether this is the test's first process. Ranks end in the constructor of
+  /// their job; only those of a later job of the test pass an earlier one's.
   bool is_here() const {
     return !commands_.empty();
   }
