@@ -196,29 +196,27 @@ def processes_on(hosts, host):
             and int(name) != hosts.holders[host] and network(name) == own]
 
 
-def command_of(pid):
+def told_of(pid, what):
+    """A text of proc(5); empty where there is no such process."""
     try:
-        with open(f"/proc/{pid}/cmdline") as file:
-            return file.read().split("\0")
-    except OSError:
-        return [""]
-
-
-def name_of(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
+        with open(f"/proc/{pid}/{what}") as file:
+            return file.read()
     except OSError:
         return ""
 
 
+def command_of(pid):
+    return told_of(pid, "cmdline").split("\0")
+
+
+def name_of(pid):
+    return told_of(pid, "comm").strip()
+
+
 def is_alive(pid):
     """Whether it has not ended, whatever its parent knows."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    state = told_of(pid, "stat").rpartition(") ")[2][:1]
+    return state not in ("", "Z", "X")
 
 
 def workers_on(hosts, host):
