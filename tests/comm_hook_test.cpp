@@ -244,12 +244,9 @@ RANKS_TEST("a hook inside others serves one Reducer at a time", {1, 2}) {
                         const std::shared_ptr<CommHook>& hook) {
     return Reducer({of}, group, with_hook(hook));
   };
-  const auto chain = [](std::vector<std::shared_ptr<CommHook>> hooks) {
-    return std::make_shared<HookChain>(std::move(hooks));
-  };
   const auto inner = std::make_shared<AllReduceHook>();
   const auto unused = std::make_shared<NotingHook>();
-  const auto both = chain({unused, fp16_compress_hook(inner)});
+  const auto both = chain_of({unused, fp16_compress_hook(inner)});
   auto first = std::make_optional(make(parameter, fp16_compress_hook(inner)));
   REQUIRE_THROWS_WITH(
       make(other, both), Has("AllReduceHook already belongs to another"));
@@ -260,7 +257,7 @@ RANKS_TEST("a hook inside others serves one Reducer at a time", {1, 2}) {
       make(other, inner), Has("AllReduceHook already belongs to another"));
   second.reset();
   REQUIRE_THROWS_WITH(
-      make(other, chain({inner, fp16_compress_hook(inner)})),
+      make(other, chain_of({inner, fp16_compress_hook(inner)})),
       Has("AllReduceHook occurs twice", "create one hook for each place"));
   make(other, inner);
   group.barrier(); // these hooks keep no ranks together
@@ -268,12 +265,10 @@ RANKS_TEST("a hook inside others serves one Reducer at a time", {1, 2}) {
 
 /// Runs another hook than at first.
 struct ChangingHook final : CommHook {
-  std::vector<std::shared_ptr<CommHook>> inner_hooks() const override {
+  Hooks inner_hooks() const override {
     return {std::exchange(next, nullptr)};
   }
-  c10::intrusive_ptr<c10::ivalue::Future> run(
-      const GradBucket& bucket,
-      const ProcessGroup& own) override {
+  Future run(const GradBucket& bucket, const ProcessGroup& own) override {
     return sum(bucket.buffer, own);
   }
   mutable std::shared_ptr<CommHook> next = std::make_shared<AllReduceHook>();

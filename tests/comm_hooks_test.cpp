@@ -8,8 +8,6 @@ namespace ddp::test::comm_hooks_test {
 
 // The hooks of the library; their bits are compared in python_hooks_test.cpp.
 
-using Hooks = std::vector<std::shared_ptr<CommHook>>;
-
 /// The gradient that a hook makes of `own` in one backward.
 at::Tensor reduced(
     const ProcessGroup& group,
@@ -85,20 +83,10 @@ RANKS_TEST("complex gradients are averaged as they are") {
 
 RANKS_TEST("in a chain each hook's result is the next one's buffer") {
   const auto average = std::make_shared<AllReduceHook>();
-  check_mean(group, std::make_shared<HookChain>(Hooks{average}), 1e-5);
-  check_mean(
-      group,
-      std::make_shared<HookChain>(Hooks{times(4), average, times(0.5)}),
-      1e-5,
-      2);
-  check_mean(
-      group,
-      std::make_shared<HookChain>(Hooks{
-          times(2),
-          fp16_compress_hook(
-              std::make_shared<HookChain>(Hooks{times(3), average}))}),
-      3e-2,
-      6);
+  check_mean(group, chain_of({average}), 1e-5);
+  check_mean(group, chain_of({times(4), average, times(0.5)}), 1e-5, 2);
+  const auto inner = chain_of({times(3), average});
+  check_mean(group, chain_of({times(2), fp16_compress_hook(inner)}), 3e-2, 6);
   REQUIRE(HookChain({average, times(2)}).takes_scaled_gradients());
   REQUIRE(!HookChain({times(2), average}).takes_scaled_gradients());
   HookChain stateless({average});
@@ -130,8 +118,7 @@ struct ConnectedHook final : CommHook {
 
 RANKS_TEST("a chain's hooks are connected when their Reducer is constructed") {
   const auto inner = std::make_shared<ConnectedHook>();
-  const auto chain =
-      std::make_shared<HookChain>(Hooks{fp16_compress_hook(inner)});
+  const auto chain = chain_of({fp16_compress_hook(inner)});
   auto parameter = torch::zeros({4}, torch::requires_grad());
   Reducer reducer({parameter}, group, with_hook(chain));
   const auto connected = inner->connected.c10d();
@@ -144,10 +131,10 @@ RANKS_TEST("a chain's hooks are connected when their Reducer is constructed") {
 TEST_CASE("a state that a chain rejects changes none of its hooks") {
   const ProcessGroup group;
   const auto make_chain = [] {
-    return std::make_shared<HookChain>(Hooks{
-        std::make_shared<PostLocalSGDHook>(),
-        std::make_shared<PowerSGDHook>(early()),
-        std::make_shared<PowerSGDHook>(early())});
+    return chain_of(
+        {std::make_shared<PostLocalSGDHook>(),
+         std::make_shared<PowerSGDHook>(early()),
+         std::make_shared<PowerSGDHook>(early())});
   };
   const auto gradient = torch::ones({30, 40});
   const auto chain = make_chain();
@@ -190,8 +177,7 @@ RANKS_TEST("what a chain's hook throws ends backward on all ranks") {
     Reducer reducer(
         parameters,
         group.duplicate(),
-        hook_options(std::make_shared<HookChain>(
-            Hooks{failing, std::make_shared<AllReduceHook>()})));
+        hook_options(chain_of({failing, std::make_shared<AllReduceHook>()})));
     const auto backward = [&](int step) {
       backward_to(parameters, hook_gradients(step, group.rank()));
     };
@@ -338,11 +324,10 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
       "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
       "1, start_iteration 5, ");
   rejected(
-      std::make_shared<HookChain>(
-          Hooks{std::make_shared<NoopHook>(), fp16_compress_hook()}),
+      chain_of({std::make_shared<NoopHook>(), fp16_compress_hook()}),
       "ddp::HookChain(ddp::NoopHook, ddp::CompressHook(Half, "
       "ddp::AllReduceHook)))",
-      std::make_shared<HookChain>(Hooks{fp16_compress_hook()}),
+      chain_of({fp16_compress_hook()}),
       "ddp::HookChain(ddp::CompressHook(Half, ddp::AllReduceHook)))");
   rejected(
       std::make_shared<QuantizationHook>(),
@@ -382,15 +367,15 @@ RANKS_TEST("a hook that lets ranks differ excludes the check of divergence") {
            std::make_shared<NoopHook>(),
            fp16_compress_hook(std::make_shared<NoopHook>()),
            std::make_shared<PostLocalSGDHook>(),
-           std::make_shared<HookChain>(Hooks{std::make_shared<NoopHook>()})}) {
+           chain_of({std::make_shared<NoopHook>()})}) {
     REQUIRE_THROWS_WITH(
         start(hook),
         Has("check_divergence_every: with this comm_hook, ranks have different "
             "gradients"));
   }
   REQUIRE_NOTHROW(start(fp16_compress_hook()));
-  REQUIRE_NOTHROW(start(std::make_shared<HookChain>(
-      Hooks{std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()})));
+  REQUIRE_NOTHROW(start(chain_of(
+      {std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()})));
 }
 
 } // namespace ddp::test::comm_hooks_test

@@ -7,7 +7,6 @@
 
 namespace ddp::test::fake_gpu_hooks_test {
 
-using Hooks = std::vector<std::shared_ptr<CommHook>>;
 using Tensors = std::vector<at::Tensor>;
 
 Hooks make_hooks(const ProcessGroup& group) {
@@ -23,10 +22,10 @@ Hooks make_hooks(const ProcessGroup& group) {
       std::make_shared<PowerSGDHook>(early().whole_bucket(true)),
       std::make_shared<QuantizationHook>(
           QuantizationOptions().channel_size(512)),
-      std::make_shared<HookChain>(Hooks{
-          std::make_shared<NoopHook>(),
-          power(3), // two columns would be summed in another order
-          std::make_shared<AllReduceHook>()}),
+      chain_of(
+          {std::make_shared<NoopHook>(),
+           power(3), // two columns would be summed in another order
+           std::make_shared<AllReduceHook>()}),
       std::make_shared<PostLocalSGDHook>(
           PostLocalSGDOptions().subgroup(group))};
 }

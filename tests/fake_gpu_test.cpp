@@ -1,6 +1,7 @@
 // The Reducer's work on a fake GPU, which records the order of its streams and
 // the host's waits (support/fake_gpu.h).
 
+#include <tests/support/comm_hooks.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/nets.h>
 
@@ -324,22 +325,18 @@ struct ComplexNet : torch::nn::Module {
 };
 
 FAKE_GPU_TEST("on a device with streams complex gradients are the CPU's") {
-  using Hooks = std::vector<std::shared_ptr<CommHook>>;
   const auto make_hooks = [] {
     return Hooks{
         nullptr,
         fp16_compress_hook(),
-        std::make_shared<HookChain>(Hooks{
-            std::make_shared<AllReduceHook>(), std::make_shared<NoopHook>()})};
+        chain_of(
+            {std::make_shared<AllReduceHook>(), std::make_shared<NoopHook>()})};
   };
   const auto hooks = make_hooks();
   const auto reference_hooks = make_hooks();
   for (size_t h = 0; h < hooks.size(); ++h) {
     OnBoth<ComplexNet> both(
-        group,
-        gpu_group,
-        ReducerOptions().comm_hook(hooks[h]),
-        ReducerOptions().comm_hook(reference_hooks[h]));
+        group, gpu_group, with_hook(hooks[h]), with_hook(reference_hooks[h]));
     for (int step = 0; step < 3; ++step) {
       both.zero_grad();
       const auto real = batch(group, step, 7);

@@ -1,6 +1,7 @@
 // Steps of a training on a fake GPU, which records the order of its streams and
 // the host's waits, and repeats recorded work (support/fake_gpu.h).
 
+#include <tests/support/comm_hooks.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/gpus.h>
 
@@ -218,10 +219,6 @@ void refuse_capture(
   REQUIRE_THAT(
       error_of_captured([&] { net->forward(input).sum().backward(); }),
       Has(text));
-}
-
-ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
-  return ReducerOptions().comm_hook(std::move(hook));
 }
 
 FAKE_GPU_TEST("the first two backward passes are not captured") {

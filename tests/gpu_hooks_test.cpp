@@ -20,9 +20,8 @@ GPU_TEST("the library's communication hooks average over NCCL") {
   check_mean(group, fp16_compress_hook(), 1e-2);
   check_mean(group, bf16_compress_hook(), 6e-2);
   check_mean(group, std::make_shared<QuantizationHook>(quantized), 6e-2);
-  using Hooks = std::vector<std::shared_ptr<CommHook>>;
-  const auto chain = std::make_shared<HookChain>(
-      Hooks{times(4), std::make_shared<AllReduceHook>(), times(0.5)});
+  const auto chain =
+      chain_of({times(4), std::make_shared<AllReduceHook>(), times(0.5)});
   check_mean(group, chain, 1e-5, 2);
   check_mean(group, bf16_compress_hook(chain), 1e-1, 2);
 }

@@ -1,5 +1,5 @@
 // Arguments and calls that a join rejects.
-#include <ddp/ddp.h>
+#include <tests/support/comm_hooks.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -168,22 +168,17 @@ RANKS_TEST(
     3,
     {},
     kShortWait) {
-  using Hooks = std::vector<std::shared_ptr<CommHook>>;
   const auto make_hooks = [] {
     return Hooks{
         std::make_shared<QuantizationHook>(),
         std::make_shared<PowerSGDHook>(),
         std::make_shared<PostLocalSGDHook>(),
-        std::make_shared<HookChain>(
-            Hooks{std::make_shared<QuantizationHook>()})};
+        chain_of({std::make_shared<QuantizationHook>()})};
   };
   const auto of_lower = make_hooks();
   const auto of_upper = make_hooks();
   for (size_t i = 0; i < of_lower.size(); ++i) {
-    Two nets(
-        group,
-        ReducerOptions().comm_hook(of_lower[i]),
-        ReducerOptions().comm_hook(of_upper[i]));
+    Two nets(group, with_hook(of_lower[i]), with_hook(of_upper[i]));
     auto join = nets.join();
     if (group.rank() != 1) {
       nets.backward(torch::ones({1, 4}));

@@ -198,9 +198,7 @@ RANKS_TEST("the next hook of a chain takes what one has negated lazily") {
       custom([](const GradBucket& bucket, const ProcessGroup&) {
         return completed(lazily_negated(bucket.buffer));
       });
-  const auto chain =
-      std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
-          negates, std::make_shared<AllReduceHook>()});
+  const auto chain = chain_of({negates, std::make_shared<AllReduceHook>()});
   Reducer reducer({parameter}, group, with_hook(chain));
   (parameter * 3).sum().backward();
   REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 3.0)));

@@ -358,12 +358,11 @@ TEST_CASE("hooks average over MPI, those of several collectives too") {
                                .start_iteration(2)
                                .matrix_approximation_rank(100)
                                .min_compression_rate(0);
-    for (const auto& hook : std::vector<std::shared_ptr<CommHook>>{
+    for (const auto& hook : Hooks{
              bf16_compress_hook(),
              std::make_shared<PowerSGDHook>(full_rank),
              std::make_shared<QuantizationHook>(),
-             std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
-                 std::make_shared<AllReduceHook>()})}) {
+             chain_of({std::make_shared<AllReduceHook>()})}) {
       check_mean(group, hook, 0.03);
     }
     check_compression_together(group);

@@ -21,8 +21,8 @@ Hooks make_hooks(const ProcessGroup& group) {
   hooks.emplace_back("bf16", bf16_compress_hook());
   hooks.emplace_back(
       "allreduce", // in a chain, each rank divides
-      std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
-          std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()}));
+      chain_of(
+          {std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()}));
   for (const int64_t rank : {1, 2, 4}) {
     hooks.emplace_back(
         "power" + std::to_string(rank),

@@ -1,9 +1,8 @@
 // A Reducer that resumes with the layout of another.
+#include <tests/support/comm_hooks.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-
-#include <ddp/ddp.h>
 
 namespace ddp::test::reducer_state_test {
 
@@ -155,11 +154,7 @@ RANKS_TEST("a run with another hook resumes without the Reducer's state") {
   Run first(group, small_buckets().comm_hook(std::make_shared<PowerSGDHook>()));
   first.train_to(1);
   first.state.save(path, group);
-  const std::vector<std::shared_ptr<CommHook>> hooks{
-      nullptr,
-      std::make_shared<HookChain>(
-          std::vector<std::shared_ptr<CommHook>>{fp16_compress_hook()})};
-  for (const auto& hook : hooks) {
+  for (const auto& hook : Hooks{nullptr, chain_of({fp16_compress_hook()})}) {
     Run run(group, small_buckets().comm_hook(hook));
     REQUIRE_THROWS_WITH(
         run.state.load(path, group), Has("before adding the Reducer to it"));

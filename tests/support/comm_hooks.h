@@ -49,6 +49,12 @@ inline std::shared_ptr<CommHook> times(double factor) {
   });
 }
 
+using Hooks = std::vector<std::shared_ptr<CommHook>>;
+
+inline std::shared_ptr<HookChain> chain_of(const Hooks& hooks) {
+  return std::make_shared<HookChain>(hooks);
+}
+
 inline ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
   return ReducerOptions().comm_hook(std::move(hook));
 }

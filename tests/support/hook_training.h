@@ -1,9 +1,7 @@
 #pragma once
 
-#include <tests/support/catch.h>
+#include <tests/support/comm_hooks.h>
 #include <tests/support/nets.h>
-
-#include <ddp/ddp.h>
 
 namespace ddp::test {
 
@@ -123,10 +121,7 @@ inline void check_compression_together(const ProcessGroup& group) {
     auto b = torch::ones({16, 16}, torch::requires_grad());
     const auto options = [&] {
       std::shared_ptr<CommHook> hook = std::make_shared<PowerSGDHook>(early());
-      if (in_chain) {
-        hook = std::make_shared<HookChain>(std::vector{hook});
-      }
-      return ReducerOptions().comm_hook(hook);
+      return with_hook(in_chain ? chain_of({hook}) : hook);
     };
     Reducer first({a}, group, options());
     Reducer second({b}, group, options());
