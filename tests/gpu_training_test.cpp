@@ -148,40 +148,10 @@ GPU_TEST("gradients of autocast on GPUs are the mean, without the scale", 2) {
   }
 }
 
-/// Trains two nets, one with the optimizer itself.
-template <typename O, typename Options>
-void check_sharded(const ProcessGroup& group, const Options& options) {
-  for (const bool views : {false, true}) {
-    const auto plain = net_on_gpu(group);
-    const auto sharded = net_on_gpu(group);
-    const Reducer plain_reducer(plain, group, shared());
-    const Reducer reducer(sharded, group, shared());
-    O expected(plain->parameters(), options);
-    Zero<O> optimizer(
-        sharded->parameters(),
-        group,
-        options,
-        ZeroRedundancyOptions().parameters_as_bucket_view(views));
-    for (int step = 0; step < 4; ++step) {
-      const auto input = input_of(group, step).to(group.device());
-      for (const auto& each : {plain, sharded}) {
-        each->zero_grad();
-        each->forward(input).pow(2).mean().backward();
-      }
-      expected.step();
-      optimizer.step();
-    }
-    INFO("views " << views);
-    REQUIRE(same_parameters(*sharded, *plain));
-    REQUIRE(equal_on_all(group, *sharded));
-    REQUIRE(optimizer.state().size() < expected.state().size());
-  }
-}
-
 GPU_TEST("a sharded optimizer on GPUs has the bits of the optimizer itself") {
-  check_sharded<torch::optim::Adam>(group, AdamOptions(1e-2));
-  check_sharded<FusedAdamW>(group, AdamWOptions(1e-2));
-  check_sharded<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
+  check_bits<torch::optim::Adam>(group, AdamOptions(1e-2));
+  check_bits<FusedAdamW>(group, AdamWOptions(1e-2));
+  check_bits<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
 }
 
 /// A training whose whole state is in a checkpoint.

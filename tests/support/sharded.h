@@ -31,7 +31,7 @@ struct ShardedTraining {
   int64_t steps = 6;
 };
 
-/// Trains two nets, one with the optimizer itself.
+/// Trains two nets on the group's device, one with the optimizer itself.
 template <typename Optimizer, typename Options, typename Net = UnevenNet>
 void check_bits(
     const ProcessGroup& group,
@@ -40,8 +40,11 @@ void check_bits(
   for (const bool views : {false, true}) {
     const auto plain = start_net<Net>();
     const auto sharded = start_net<Net>();
-    Reducer plain_reducer(plain, group);
-    Reducer reducer(sharded, group);
+    plain->to(group.device());
+    sharded->to(group.device());
+    const auto reuse = ReducerOptions().share_communicator(true);
+    Reducer plain_reducer(plain, group, reuse);
+    Reducer reducer(sharded, group, reuse);
     Optimizer expected(with.groups(*plain), options);
     Zero<Optimizer> optimizer(
         with.groups(*sharded),
@@ -54,7 +57,8 @@ void check_bits(
       for (const auto& net : {plain, sharded}) {
         net->zero_grad();
         with.before_step(*net, step);
-        net->forward(batch(group, step, 7)).pow(2).mean().backward();
+        const auto input = batch(group, step, 7).to(group.device());
+        net->forward(input).pow(2).mean().backward();
       }
       expected.step();
       optimizer.step();
