@@ -3,7 +3,7 @@
 
 #include <tests/support/comm_hooks.h>
 #include <tests/support/fake_gpu.h>
-#include <tests/support/nets.h>
+#include <tests/support/gpus.h>
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -12,14 +12,6 @@
 #include <ddp/support/current_stream.h>
 
 namespace ddp::test::fake_gpu_test {
-
-template <typename Net>
-std::shared_ptr<Net> net_on(const c10::Device& device) {
-  torch::manual_seed(1);
-  auto net = std::make_shared<Net>();
-  net->to(device);
-  return net;
-}
 
 /// A net whose second part is on another device than the first.
 struct TwoPartNet : LayeredNet {
@@ -53,7 +45,9 @@ struct OnBoth {
       const ProcessGroup& gpu_group,
       const ReducerOptions& options = {},
       const ReducerOptions& options_on_cpu = {})
-      : reducer(net, gpu_group, options),
+      : net(net_on_gpu<Net>(gpu_group)),
+        reference(net_on_gpu<Net>(group)),
+        reducer(net, gpu_group, options),
         reference_reducer(reference, group, options_on_cpu) {}
 
   void zero_grad(bool set_to_none = true) {
@@ -77,8 +71,7 @@ struct OnBoth {
     require_equal(*net, *reference);
   }
 
-  std::shared_ptr<Net> net = net_on<Net>(fake_gpu::kDevice);
-  std::shared_ptr<Net> reference = net_on<Net>(c10::kCPU);
+  std::shared_ptr<Net> net, reference;
   Reducer reducer, reference_reducer;
 };
 
@@ -115,7 +108,7 @@ FAKE_GPU_TEST("on a device with streams gradients have the CPU's bits") {
 
 FAKE_GPU_TEST(
     "the host waits for the device where a parameter is unused only") {
-  auto net = net_on<BranchNet>(fake_gpu::kDevice);
+  auto net = net_on_gpu<BranchNet>(gpu_group);
   std::vector<at::Tensor> used;
   for (const auto& pair : net->named_parameters()) {
     if (pair.key().rfind("never", 0) != 0) {
@@ -141,7 +134,7 @@ FAKE_GPU_TEST(
 }
 
 FAKE_GPU_TEST("a wrapper's step does not make the host wait for the device") {
-  auto net = net_on<UnevenNet>(fake_gpu::kDevice);
+  auto net = net_on_gpu(gpu_group);
   net->register_buffer("steps", torch::zeros({3}).to(fake_gpu::kDevice));
   DistributedDataParallel<UnevenNet> model(net, gpu_group);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -158,8 +151,8 @@ FAKE_GPU_TEST("a wrapper's step does not make the host wait for the device") {
 }
 
 FAKE_GPU_TEST("gradients that come on several streams are joined") {
-  auto first = net_on<UnevenNet>(fake_gpu::kDevice);
-  auto second = net_on<UnevenNet>(fake_gpu::kDevice);
+  auto first = net_on_gpu(gpu_group);
+  auto second = net_on_gpu(gpu_group);
   auto parameters = first->parameters();
   const auto more = second->parameters();
   parameters.insert(parameters.end(), more.begin(), more.end());
