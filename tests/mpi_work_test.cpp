@@ -6,7 +6,6 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/mpi_backend.h>
 #include <tests/support/mpi_ranks.h>
-#include <tests/support/skip.h>
 
 #include <ddp/backends/mpi.h>
 #include <ddp/ddp.h>
@@ -83,7 +82,8 @@ TEST_CASE("a monitored barrier names the ranks that do not come") {
   });
 }
 
-void check_refusals(const BackendPtr& backend) {
+MPI_TEST("what the MPI backend cannot do is refused with the reason") {
+  const auto backend = mpi_backend();
   const auto error = [&](const torch::Tensor& tensor, Kind kind) {
     return words_of<c10::ValueError>([&] {
       Tensors tensors{tensor};
@@ -111,11 +111,6 @@ void check_refusals(const BackendPtr& backend) {
   Tensors one{torch::ones({2})};
   REQUIRE_THROWS_AS(backend->broadcast(one, root), c10::ValueError);
   REQUIRE_THROWS_AS(backend->send(one, 0, -1), c10::ValueError);
-}
-
-MPI_TEST("what the MPI backend cannot do is refused with the reason") {
-  const auto backend = mpi_backend();
-  check_refusals(backend);
 }
 
 MPI_TEST("tensors of any size are passed in pieces where they are long", 4) {
@@ -347,26 +342,18 @@ MPI_TEST("what a callback throws over MPI is the error of the next use") {
 
 // Communication hooks over MPI.
 
-TEST_CASE("hooks average over MPI, those of several collectives too") {
-  const auto reason = backends::mpi::unavailable();
-  if (!reason.empty()) {
-    skip(reason);
+MPI_TEST("hooks average over MPI, those of several collectives too") {
+  const auto group = mpi_group();
+  const auto full_rank = // which makes it exact
+      early().matrix_approximation_rank(100).min_compression_rate(0);
+  for (const auto& hook : Hooks{
+           bf16_compress_hook(),
+           std::make_shared<PowerSGDHook>(full_rank),
+           std::make_shared<QuantizationHook>(),
+           chain_of({std::make_shared<AllReduceHook>()})}) {
+    check_mean(group, hook, 0.03);
   }
-  mpi_ranks(3, [] {
-    const auto group = init_process_group(ProcessGroupOptions().backend("mpi"));
-    const auto full_rank = PowerSGDOptions() // which makes it exact
-                               .start_iteration(2)
-                               .matrix_approximation_rank(100)
-                               .min_compression_rate(0);
-    for (const auto& hook : Hooks{
-             bf16_compress_hook(),
-             std::make_shared<PowerSGDHook>(full_rank),
-             std::make_shared<QuantizationHook>(),
-             chain_of({std::make_shared<AllReduceHook>()})}) {
-      check_mean(group, hook, 0.03);
-    }
-    check_compression_together(group);
-  });
+  check_compression_together(group);
 }
 
 } // namespace ddp::test::mpi_work_test
