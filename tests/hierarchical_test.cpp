@@ -177,12 +177,6 @@ void check_bits(const BackendPtr& backend, const ProcessGroup& group) {
   REQUIRE(same(sum(), first));
 }
 
-void check_mean_of_complex_halves(const BackendPtr& backend) {
-  Tensors tensors{torch::ones({5}, torch::kComplexHalf)};
-  backend->allreduce(tensors, reduce_by(Kind::AVG))->wait();
-  REQUIRE(same(tensors[0], torch::ones({5}, torch::kComplexHalf)));
-}
-
 TEST_CASE("reductions give the same for each placement of ranks on hosts") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& group) {
     REQUIRE(backend->getBackendName() == "hierarchical");
@@ -211,7 +205,6 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
 TEST_CASE("over several hosts every dtype is reduced that shared memory does") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
     check_reductions(backend);
-    check_mean_of_complex_halves(backend);
     // Reduce-scatter and reduce, also of dtypes that gloo does not support.
     const int64_t size = backend->getSize();
     const auto rank = backend->getRank();

@@ -174,13 +174,6 @@ MPI_TEST("the smallest and largest of NaN and small floats are NaN") {
   }
 }
 
-MPI_TEST("means of complex halves are computed over MPI") {
-  const auto ones = torch::ones({5}, torch::kComplexHalf);
-  Tensors tensors{ones.clone()};
-  mpi_backend()->allreduce(tensors, reduce_by(Kind::AVG))->wait();
-  REQUIRE(same(tensors[0], ones));
-}
-
 // The start and end of MPI, and communicators.
 
 namespace mpi = backends::mpi;

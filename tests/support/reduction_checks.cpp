@@ -55,6 +55,10 @@ void check_other_dtypes(const BackendPtr& backend) {
   REQUIRE(same(
       all_reduced(backend, torch::kComplexHalf, 50, Kind::SUM),
       reduced(values_of_all(size, 50), Kind::SUM).to(torch::kComplexHalf)));
+  const auto ones = torch::ones({5}, torch::kComplexHalf);
+  Tensors means{ones.clone()};
+  backend->allreduce(means, reduce_by(Kind::AVG))->wait();
+  REQUIRE(same(means[0], ones));
 
   const auto truths = values_of_all(size, 50, torch::kBool);
   const auto any = reduced(truths, Kind::BOR);
