@@ -177,9 +177,7 @@ struct Net : LayeredNet {
   }
 
   void freeze(bool frozen) {
-    for (auto& parameter : thawed->parameters()) {
-      parameter.requires_grad_(!frozen);
-    }
+    set_requires_grad(*thawed, !frozen);
   }
 };
 

@@ -116,11 +116,7 @@ TEST_CASE("a frozen layer that was replaced late is an error") {
   for (const bool at_once : {true, false}) {
     ranks(3, [at_once](ProcessGroup group) {
       const auto net = std::make_shared<TwoLayers>();
-      const auto freeze = [&] {
-        for (auto& parameter : net->second->parameters()) {
-          parameter.set_requires_grad(false);
-        }
-      };
+      const auto freeze = [&] { set_requires_grad(*net->second, false); };
       if (at_once) {
         freeze();
       }

@@ -173,9 +173,7 @@ RANKS_TEST("a run with another hook resumes without the Reducer's state") {
 RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
   const auto make = [](bool frozen) {
     auto net = std::make_shared<ShuffledNet>();
-    for (auto& parameter : net->b->parameters()) {
-      parameter.set_requires_grad(!frozen);
-    }
+    set_requires_grad(*net->b, !frozen);
     return net;
   };
   for (const bool unused : {false, true}) {
@@ -187,9 +185,7 @@ RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
     Reducer whole(net, group, options);
     backward(*net);
     const auto frozen_state = whole.state_dict().deepcopy();
-    for (auto& parameter : net->b->parameters()) {
-      parameter.set_requires_grad(true);
-    }
+    set_requires_grad(*net->b, true);
     backward(*net);
     for (const bool frozen : {false, true}) { // when it resumes
       const auto resumed_net = make(frozen);
@@ -198,9 +194,7 @@ RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
       REQUIRE(resumed.buckets() == whole.buckets());
       resumed.load_state_dict(frozen_state);
       REQUIRE(resumed.buckets() != whole.buckets());
-      for (auto& parameter : resumed_net->b->parameters()) {
-        parameter.set_requires_grad(true);
-      }
+      set_requires_grad(*resumed_net->b, true);
       backward(*resumed_net); // adds it as the first run did
       REQUIRE(resumed.buckets() == whole.buckets());
       for (const auto& parameter : resumed_net->parameters()) {

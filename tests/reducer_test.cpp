@@ -30,9 +30,7 @@ RANKS_TEST("construction gives every rank rank 0's values") {
 TEST_CASE("a model without trainable parameters is refused") {
   const ProcessGroup alone;
   auto frozen = std::make_shared<UnevenNet>();
-  for (auto& parameter : frozen->parameters()) {
-    parameter.set_requires_grad(false);
-  }
+  set_requires_grad(*frozen, false);
   REQUIRE_THROWS_WITH(
       Reducer(frozen, alone), Has("no parameter requires a gradient"));
   REQUIRE_THROWS_WITH(Reducer({torch::ones({2})}, alone), Has("parameter 0"));

@@ -37,13 +37,9 @@ RANKS_TEST("a net that gradients only pass through stays out of it") {
     REQUIRE(equal_on_all(group, critic->weight.grad()));
     const auto before = critic->weight.grad().clone();
     if (step % 2 == 0) { // one way
-      for (auto& parameter : critic->parameters()) {
-        parameter.set_requires_grad(false);
-      }
+      set_requires_grad(*critic, false);
       critic->forward(generator->forward(input)).sum().backward();
-      for (auto& parameter : critic->parameters()) {
-        parameter.set_requires_grad(true);
-      }
+      set_requires_grad(*critic, true);
       REQUIRE(critic->weight.grad().equal(before));
     } else { // the other
       const auto guard = criticises.no_sync();
@@ -56,26 +52,21 @@ RANKS_TEST("a net that gradients only pass through stays out of it") {
 
 RANKS_TEST("a wrapped net that is frozen stays out of it") {
   using Wrapper = DistributedDataParallel<torch::nn::Linear>;
-  const auto freeze = [](const torch::nn::Linear& net, bool frozen) {
-    for (auto& parameter : net->parameters()) {
-      parameter.set_requires_grad(!frozen);
-    }
-  };
   torch::nn::Linear generator(3, 4), critic(4, 1);
   Wrapper generates(generator, group), criticises(critic, group);
   torch::optim::SGD optimizer(critic->parameters(), 0.1);
   criticises->step_in_backward(optimizer);
   for (int step = 1; step <= 4; ++step) {
     const auto input = batch(group, step, 3);
-    freeze(generator, true);
+    set_requires_grad(*generator, false);
     const auto fake = generates->forward(input);
     REQUIRE(!fake.requires_grad());
     criticises->forward(fake).sum().backward();
-    freeze(generator, false);
+    set_requires_grad(*generator, true);
     const auto before = critic->weight.detach().clone();
-    freeze(critic, true);
+    set_requires_grad(*critic, false);
     criticises->forward(generates->forward(input)).sum().backward();
-    freeze(critic, false);
+    set_requires_grad(*critic, true);
     REQUIRE(critic->weight.equal(before));
     REQUIRE(criticises->reducer().statistics().iteration == step);
     REQUIRE(generates->reducer().statistics().iteration == step);

@@ -233,11 +233,8 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
   auto net = std::make_shared<BranchNet>();
   DistributedDataParallel<BranchNet> model(
       net, group, ReducerOptions().unmanaged_leaves(Severity::kError));
-  for (const auto& frozen : {net->stem, net->left}) {
-    for (auto& parameter : frozen->parameters()) {
-      parameter.set_requires_grad(false);
-    }
-  }
+  set_requires_grad(*net->stem, false);
+  set_requires_grad(*net->left, false);
   auto loss = model->forward(torch::ones({1, 4}), true).sum();
   loss.backward({}, /*retain_graph=*/true);
   loss.backward();

@@ -102,6 +102,12 @@ inline void copy_parameters(
   }
 }
 
+inline void set_requires_grad(const torch::nn::Module& net, bool value) {
+  for (auto& parameter : net.parameters()) {
+    parameter.set_requires_grad(value);
+  }
+}
+
 inline void reset_gradients(const torch::nn::Module& net) {
   for (auto& parameter : net.parameters()) {
     parameter.mutable_grad().reset();
