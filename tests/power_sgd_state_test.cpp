@@ -45,10 +45,6 @@ struct Run {
   TrainingState state;
 };
 
-double largest(const at::Tensor& tensor) {
-  return tensor.abs().max().item<double>();
-}
-
 RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
   const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
     Run whole(group, options, in_half);

@@ -22,10 +22,6 @@ struct MatrixRun {
   Reducer reducer;
 };
 
-double largest(const at::Tensor& tensor) {
-  return tensor.abs().max().item<double>();
-}
-
 TEST_CASE("PowerSGD options that cannot be are refused") {
   const auto rejected = [](const PowerSGDOptions& options,
                            const std::string& reason) {

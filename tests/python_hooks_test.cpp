@@ -112,7 +112,7 @@ void check_equal(
         name << ", step " << i / count << ", parameter " << i % count << ": "
              << results[i].ne(tensor).sum().item<int64_t>() << " of "
              << tensor.numel() << " values differ, by at most "
-             << (results[i] - tensor).abs().max().item<double>());
+             << largest(results[i] - tensor));
     REQUIRE(results[i].equal(tensor));
   }
 }

@@ -89,6 +89,10 @@ inline std::vector<at::Tensor> hook_means(int64_t step, int64_t ranks) {
   return means;
 }
 
+inline double largest(const at::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
 /// Requires that a hook computes the mean over ranks, times `factor`, within
 /// `tolerance`, bit-identically on all ranks.
 inline void check_mean(
@@ -104,8 +108,7 @@ inline void check_mean(
     const auto means = hook_means(step, group.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       const auto& grad = parameters[i].grad();
-      const auto difference = grad.cpu() - factor * means[i];
-      const auto error = difference.abs().max().item<double>();
+      const auto error = largest(grad.cpu() - factor * means[i]);
       INFO("step " << step << ", parameter " << i << ", error " << error);
       REQUIRE(error <= tolerance);
       REQUIRE(equal_on_all(group, grad));
