@@ -4,18 +4,7 @@
 
 #include <sys/resource.h>
 
-#include <cmath>
-#include <thread>
-
 namespace ddp::test::gradient_memory_test {
-
-std::vector<const void*> memory_of_gradients(const torch::nn::Module& net) {
-  std::vector<const void*> memory;
-  for (const auto& parameter : net.parameters()) {
-    memory.push_back(parameter.grad().const_data_ptr());
-  }
-  return memory;
-}
 
 int64_t page_faults() {
   rusage usage{};

@@ -118,16 +118,9 @@ RANKS_TEST("a run that goes on adds gradients as one that never stopped") {
 RANKS_TEST("a state with the layout of the buckets does not move them") {
   Run run(group, small_buckets().gradient_as_bucket_view(true));
   run.train_to(2);
-  const auto memory = [&] {
-    std::vector<const void*> result;
-    for (const auto& parameter : run.net->parameters()) {
-      result.push_back(parameter.grad().const_data_ptr());
-    }
-    return result;
-  };
-  const auto before = memory();
+  const auto before = memory_of_gradients(*run.net);
   run.reducer.load_state_dict(run.reducer.state_dict());
-  REQUIRE(memory() == before);
+  REQUIRE(memory_of_gradients(*run.net) == before);
 }
 
 RANKS_TEST("a file has the layout, of a wrapper's Reducer too") {

@@ -114,6 +114,15 @@ inline void reset_gradients(const torch::nn::Module& net) {
   }
 }
 
+inline std::vector<const void*> memory_of_gradients(
+    const torch::nn::Module& net) {
+  std::vector<const void*> memory;
+  for (const auto& parameter : net.parameters()) {
+    memory.push_back(parameter.grad().const_data_ptr());
+  }
+  return memory;
+}
+
 /// The gradients that one process would compute from the ranks' local ones.
 inline std::vector<at::Tensor> average(
     const ProcessGroup& group,
