@@ -61,10 +61,6 @@ RANKS_TEST("any dtype and layout is scattered and gathered bit for bit") {
   check_uneven_shares(group);
 }
 
-TEST_CASE("shares of any length are joined by 4 ranks") {
-  ranks(4, check_uneven_shares);
-}
-
 RANKS_TEST("parts of the ranks scatter and gather as all ranks do", 4) {
   const auto rank = group.rank();
   for (const auto& part :
