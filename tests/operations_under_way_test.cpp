@@ -3,10 +3,6 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 namespace ddp::test::operations_under_way_test {
 
 using std::chrono::seconds;

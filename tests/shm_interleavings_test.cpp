@@ -5,13 +5,6 @@
 #include <ddp/backends/shm/all_reduce.h>
 #include <ddp/backends/shm/exchange.h>
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstring>
-#include <numeric>
-#include <thread>
-
 namespace ddp::test::shm_interleavings_test {
 
 using namespace backends::shm;

@@ -1,10 +1,6 @@
 // A rank that is stopped, but not ended, during collectives.
 #include <tests/support/failures.h>
 
-#include <unistd.h>
-
-#include <csignal>
-
 namespace ddp::test::stopped_rank_test {
 
 using std::chrono::seconds;

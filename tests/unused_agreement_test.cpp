@@ -5,8 +5,6 @@
 #include <ddp/reducer/core/unused_agreement.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include <future>
-
 namespace ddp::test::unused_agreement_test {
 
 /// A store that counts its requests.
