@@ -119,10 +119,8 @@ std::string forward_error(
   return error;
 }
 
-TEST_CASE("batches of any length are split, forwarded and joined") {
-  for (const int size : {2, 3, 4}) {
-    ranks(size, check_batches);
-  }
+RANKS_TEST("batches of any length are split, forwarded and joined", {2, 3, 4}) {
+  check_batches(group);
 }
 
 MPI_TEST("batches are split, forwarded and joined over MPI") {

@@ -32,35 +32,31 @@ TEST_CASE("a group of one needs no launcher and changes nothing") {
   group.shutdown();
 }
 
-TEST_CASE("all_reduce adds, averages and finds extremes") {
-  for (const int size : {3, 4}) {
-    ranks(size, [size](ProcessGroup group) {
-      const auto mine = torch::full({2, 3}, 1.0 + group.rank());
-      const double sum = size * (size + 1) / 2.0;
-      const std::map<ReduceOp, double> expected{
-          {ReduceOp::kSum, sum},
-          {ReduceOp::kMean, sum / size},
-          {ReduceOp::kMin, 1.0},
-          {ReduceOp::kMax, static_cast<double>(size)}};
-      for (const auto& [op, value] : expected) {
-        auto tensor = mine.clone();
-        group.all_reduce(tensor, op);
-        REQUIRE(tensor.eq(value).all().item<bool>());
-      }
-      auto transposed = mine.clone().t();
-      group.all_reduce(transposed);
-      REQUIRE(transposed.eq(sum).all().item<bool>());
-      auto scalar = torch::tensor(group.rank());
-      group.all_reduce(scalar);
-      REQUIRE(scalar.item<int64_t>() == size * (size - 1) / 2);
-      REQUIRE_THROWS_AS(
-          group.all_reduce(scalar, ReduceOp::kMean), c10::ValueError);
-      auto later = mine.clone();
-      auto work = group.all_reduce_async(later);
-      work.wait();
-      REQUIRE(later.eq(sum).all().item<bool>());
-    });
+RANKS_TEST("all_reduce adds, averages and finds extremes", {3, 4}) {
+  const auto mine = torch::full({2, 3}, 1.0 + group.rank());
+  const auto size = static_cast<double>(group.size());
+  const double sum = size * (size + 1) / 2;
+  const std::map<ReduceOp, double> expected{
+      {ReduceOp::kSum, sum},
+      {ReduceOp::kMean, sum / size},
+      {ReduceOp::kMin, 1.0},
+      {ReduceOp::kMax, size}};
+  for (const auto& [op, value] : expected) {
+    auto tensor = mine.clone();
+    group.all_reduce(tensor, op);
+    REQUIRE(tensor.eq(value).all().item<bool>());
   }
+  auto transposed = mine.clone().t();
+  group.all_reduce(transposed);
+  REQUIRE(transposed.eq(sum).all().item<bool>());
+  auto scalar = torch::tensor(group.rank());
+  group.all_reduce(scalar);
+  REQUIRE(scalar.item<int64_t>() == size * (size - 1) / 2);
+  REQUIRE_THROWS_AS(group.all_reduce(scalar, ReduceOp::kMean), c10::ValueError);
+  auto later = mine.clone();
+  auto work = group.all_reduce_async(later);
+  work.wait();
+  REQUIRE(later.eq(sum).all().item<bool>());
 }
 
 RANKS_TEST("all_gather takes uneven tensors, scalars and strings") {
