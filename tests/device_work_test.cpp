@@ -3,7 +3,7 @@
 
 #include <bench/c10d_reducer.h>
 #include <tests/support/fake_gpu.h>
-#include <tests/support/nets.h>
+#include <tests/support/gpus.h>
 
 #include <ddp/ddp.h>
 
@@ -32,14 +32,6 @@ struct NarrowNet : LayeredNet {
 struct PartialNet : NarrowNet {
   torch::nn::Linear never = linear("never", 8, 8);
 };
-
-template <typename Net>
-std::shared_ptr<Net> net_on_device() {
-  torch::manual_seed(1);
-  auto net = std::make_shared<Net>();
-  net->to(fake_gpu::kDevice);
-  return net;
-}
 
 /// The work of a backward with final buckets.
 template <typename Forward>
@@ -87,15 +79,15 @@ void compare(
     const ReducerOptions& options,
     int64_t kernels) {
   const auto input = torch::ones({2, inputs}).to(fake_gpu::kDevice);
-  const auto net = net_on_device<Net>();
+  const auto net = net_on_gpu<Net>(group);
   const auto alone =
       work_of_backward(*net, [&] { return net->forward(input); });
-  const auto reduced = net_on_device<Net>();
+  const auto reduced = net_on_gpu<Net>(group);
   const Reducer reducer(reduced->parameters(), group, options);
   const auto own =
       work_of_backward(*reduced, [&] { return reduced->forward(input); }) -
       alone;
-  const auto peer = net_on_device<Net>();
+  const auto peer = net_on_gpu<Net>(group);
   bench::C10dReducer c10d_reducer(*peer, group, options);
   const auto theirs =
       work_of_backward(
