@@ -143,6 +143,24 @@ GPU_TEST("a net with a synchronised batch-norm is replayed as a CUDA graph") {
   }
 }
 
+/// Captures work. Returns the text of its error, which is empty if there is
+/// none.
+template <typename Work>
+std::string capture(at::cuda::CUDAGraph& graph, Work&& work) {
+  std::string text;
+  try {
+    graph.capture_begin();
+    work();
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  try {
+    graph.capture_end();
+  } catch (const std::exception&) { // of a capture that failed
+  }
+  return text;
+}
+
 /// A Reducer's step, captured on a separate stream and replayed.
 struct Captured {
   explicit Captured(const ProcessGroup& group, int steps_before = 3)
@@ -156,16 +174,7 @@ struct Captured {
       train();
     }
     net->zero_grad();
-    try {
-      graph->capture_begin();
-      train();
-    } catch (const std::exception& error) {
-      refusal = error.what();
-    }
-    try {
-      graph->capture_end();
-    } catch (const std::exception&) { // of a capture that failed
-    }
+    refusal = capture(*graph, [this] { train(); });
     if (refusal.empty()) {
       graph->replay();
     }
@@ -316,26 +325,10 @@ GPU_TEST("a step that is replayed as a CUDA graph gives the same bits", 2) {
   }
 }
 
-/// The text of the error of work that is captured; empty if there is none.
 template <typename Work>
 std::string error_of_captured(Work&& work) {
   at::cuda::CUDAGraph graph;
-  std::string text;
-  try {
-    graph.capture_begin();
-    work();
-  } catch (const std::exception& error) {
-    text = error.what();
-  }
-  try {
-    graph.capture_end();
-  } catch (const std::exception&) { // of a capture that failed
-  }
-  return text;
-}
-
-std::string error_in_capture(const at::Tensor& parameter) {
-  return error_of_captured([&] { (parameter * 2).sum().backward(); });
+  return capture(graph, work);
 }
 
 GPU_TEST("a capture that does not reach a parameter is refused", 2) {
@@ -346,8 +339,9 @@ GPU_TEST("a capture that does not reach a parameter is refused", 2) {
   for (int step = 0; step < 3; ++step) {
     loss_of(*net, input).backward();
   }
+  const auto parameter = net->parameters().front();
   REQUIRE_THAT(
-      error_in_capture(net->parameters().front()),
+      error_of_captured([&] { (parameter * 2).sum().backward(); }),
       Has("backward did not reach"));
 }
 
