@@ -2,7 +2,7 @@
 // simulated, and gloo between them.
 
 #include <tests/support/failures.h>
-#include <tests/support/nets.h>
+#include <tests/support/values.h>
 
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
@@ -20,12 +20,6 @@ ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
   impl.hosts = hosts;
   impl.backend = "hierarchical";
   return world.duplicate();
-}
-
-double sum_of_ranks(const ProcessGroup& group, const ProcessGroup& world) {
-  auto tensor = torch::full({3}, static_cast<double>(world.rank()));
-  group.all_reduce(tensor);
-  return tensor[0].item<double>();
 }
 
 void check_group(const ProcessGroup& group) {

@@ -1,17 +1,12 @@
 #include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
+#include <tests/support/values.h>
 
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test::split_test {
-
-double sum_of_ranks(const ProcessGroup& group, const ProcessGroup& world) {
-  auto tensor = torch::full({3}, static_cast<double>(world.rank()));
-  group.all_reduce(tensor);
-  return tensor[0].item<double>();
-}
 
 RANKS_TEST("ranks of one color form a group, ordered by key and rank", 4) {
   const auto rank = group.rank();

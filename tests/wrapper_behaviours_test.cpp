@@ -9,15 +9,6 @@ namespace ddp::test::wrapper_behaviours_test {
 // The tests of Python's DistributedDataParallel, applied to the wrapper, whose
 // forward decides what is reduced. docs/parity.md lists the counterparts.
 
-/// Its gradient is the mean of the ranks' inputs.
-struct Scale : torch::nn::Module {
-  torch::Tensor weight = register_parameter("weight", torch::ones({2}));
-
-  torch::Tensor forward(const torch::Tensor& x, bool used = true) {
-    return used ? x * weight : x * 2;
-  }
-};
-
 /// Outputs of many shapes.
 struct OutputsNet : LayeredNet {
   torch::nn::Linear a = linear("a", 4, 2);

@@ -38,15 +38,6 @@ RANKS_TEST("outputs without a gradient are given to the next forward") {
   }
 }
 
-/// Its gradient is the mean of the ranks' inputs.
-struct Scale : torch::nn::Module {
-  torch::Tensor weight = register_parameter("weight", torch::ones({2}));
-
-  torch::Tensor forward(const torch::Tensor& x, bool used) {
-    return used ? x * weight : x * 2;
-  }
-};
-
 RANKS_TEST("outputs and losses may be changed in place") {
   for (const auto& options : all_modes()) {
     auto net = std::make_shared<Scale>();

@@ -34,6 +34,15 @@ inline torch::Tensor own(
   return torch::full(sizes, group.rank() + 1.0);
 }
 
+/// A net whose gradient is the mean of the ranks' inputs.
+struct Scale : torch::nn::Module {
+  torch::Tensor weight = register_parameter("weight", torch::ones({2}));
+
+  torch::Tensor forward(const torch::Tensor& x, bool used = true) {
+    return used ? x * weight : x * 2;
+  }
+};
+
 /// Whether all elements of a tensor are `value`, except for rounding.
 inline bool is(const torch::Tensor& tensor, double value) {
   return tensor.defined() &&

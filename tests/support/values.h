@@ -26,6 +26,15 @@ inline void check_usable(const ProcessGroup& group) {
   REQUIRE(sum.item<int64_t>() == group.size());
 }
 
+/// The sum over `group` of its ranks in `world`.
+inline double sum_of_ranks(
+    const ProcessGroup& group,
+    const ProcessGroup& world) {
+  auto tensor = torch::full({3}, static_cast<double>(world.rank()));
+  group.all_reduce(tensor);
+  return tensor[0].item<double>();
+}
+
 inline void set_gradients(torch::nn::Module& module) {
   for (auto& parameter : module.parameters()) {
     parameter.mutable_grad() = torch::ones_like(parameter);
