@@ -4,6 +4,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/join.h>
 #include <ddp/reducer.h>
 #include <ddp/zero_redundancy_optimizer.h>
 
@@ -76,6 +77,23 @@ void check_bits(
         all.item<int64_t>() == static_cast<int64_t>(expected.state().size()));
     REQUIRE(own.item<int64_t>() < all.item<int64_t>());
   }
+}
+
+/// Trains with a sharded optimizer in a join, and returns the net.
+inline std::shared_ptr<UnevenNet> join_with_shards(const ProcessGroup& group) {
+  const auto net = start_net();
+  net->to(group.device());
+  Reducer reducer(net, group);
+  Zero<torch::optim::Adam> optimizer(
+      net->parameters(), group, torch::optim::AdamOptions(1e-2));
+  Join join(group, {reducer.joinable(), optimizer});
+  for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+    net->zero_grad();
+    const auto input = batch(group, step, 7).to(group.device());
+    net->forward(input).pow(2).mean().backward();
+    optimizer.step();
+  }
+  return net;
 }
 
 /// Parameters of ones with these sizes, whose gradients are ones.
