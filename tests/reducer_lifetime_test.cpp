@@ -1,11 +1,10 @@
 // Reducers that do not live as long as the training, or that were given a
 // module that is not the one that trains.
+#include <tests/support/child.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-
-#include <sys/wait.h>
 
 namespace ddp::test::reducer_lifetime_test {
 
@@ -59,16 +58,10 @@ RANKS_TEST("a forked child's end leaves the Reducer and group to the rank") {
   auto net = make_net();
   auto reducer = std::make_unique<Reducer>(net, group);
   backward(net);
-  const auto child = fork();
-  if (child == 0) {
-    alarm(20);
+  require_in_child([&] {
     reducer.reset();
     group = ProcessGroup();
-    _exit(0);
-  }
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(status == 0);
+  });
   backward(net);
   REQUIRE(reducer->statistics().iteration == 2);
   group.barrier();

@@ -2,6 +2,7 @@
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
+#include <tests/support/child.h>
 #include <tests/support/shm_backend.h>
 
 #include <ATen/core/ivalue.h>
@@ -9,7 +10,6 @@
 #include <ddp/process_group/process_group_impl.h>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 namespace ddp::test::shm_failure_test {
 
@@ -120,15 +120,10 @@ TEST_CASE("shared memory: a rank that cannot connect is named by the others") {
 #endif
 
 SHM_TEST("shared memory: a forked child's copy of the group is not the rank") {
-  const auto child = fork();
-  if (child == 0) {
+  require_in_child([&] {
     backend.reset();
     group = whole;
-    _exit(0);
-  }
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(status == 0);
+  });
   whole.barrier();
   const auto& impl = detail::ProcessGroupImpl::of(group);
   REQUIRE(detail::ended_rank(impl, {0, 1, 2}).empty());
