@@ -26,10 +26,7 @@ void everywhere(Check check) {
     for (size_t i = first; i < kPlacements.size(); ++i) {
       const auto& hosts = kPlacements[i];
       ranks(static_cast<int>(hosts.size()), [&](ProcessGroup group) {
-        check(
-            hierarchical_backend(
-                group, hosts, "parts", std::chrono::seconds(20), local),
-            group);
+        check(hierarchical_backend(group, hosts, "parts", local), group);
       });
     }
   }

@@ -23,7 +23,6 @@ inline BackendPtr hierarchical_backend(
     const ProcessGroup& group,
     const Hosts& hosts,
     const std::string& name = "hierarchical",
-    std::chrono::milliseconds timeout = std::chrono::seconds(20),
     Local local = backends::gloo::create) {
   const backends::hierarchical::Placement placement(hosts);
   const auto rank = static_cast<int>(group.rank());
@@ -35,7 +34,7 @@ inline BackendPtr hierarchical_backend(
         name + "/" + part, group.store());
     result.rank = its_rank;
     result.size = static_cast<int>(size);
-    result.timeout = timeout;
+    result.timeout = std::chrono::seconds(20);
     result.address = "127.0.0.1";
     return result;
   };

@@ -9,10 +9,9 @@
 
 namespace ddp::test {
 
-inline ProcessGroup shm_group(
-    std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+inline ProcessGroup shm_group() {
   return init_process_group(
-      ProcessGroupOptions().backend("shm").timeout(timeout));
+      ProcessGroupOptions().backend("shm").timeout(std::chrono::seconds(20)));
 }
 
 inline BackendPtr backend_of(const ProcessGroup& group) {
