@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::chrono::seconds kClueTime(5);
 
-std::string to_text(const StoreGather::Bytes& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
 /// Empty if all parts are equal.
 std::string difference(
     const std::vector<StoreGather::Part>& parts,
@@ -28,9 +24,9 @@ std::string difference(
           "be the same on all ranks in the same backward pass",
           what,
           first.rank,
-          to_text(first.content),
+          first.content,
           part.rank,
-          to_text(part.content));
+          part.content);
     }
   }
   return "";
@@ -63,12 +59,11 @@ void agree(
     return;
   }
   StoreGather gather(store, key);
-  const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
+  const StoreGather::Part own{group.rank(), text};
   answered_within(
       group.timeout(), [gather, own, what, size = group.size()]() mutable {
         if (const auto all = gather.add(own, size)) {
-          const auto verdict = difference(*all, what);
-          gather.decide({verdict.begin(), verdict.end()});
+          gather.decide(difference(*all, what));
         }
       });
   const auto operation = c10::str("comparing ", what, " (here ", text, ")");
@@ -78,8 +73,8 @@ void agree(
           return missing_ranks(gather, size);
         });
       });
-  const auto verdict = to_text(answered_within(
-      group.timeout(), [gather]() mutable { return gather.verdict(); }));
+  const auto verdict = answered_within(
+      group.timeout(), [gather]() mutable { return gather.verdict(); });
   DDP_CHECK(verdict.empty(), verdict);
 }
 

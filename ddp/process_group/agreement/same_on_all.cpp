@@ -21,10 +21,6 @@ bool differ(const Parts& parts) {
   });
 }
 
-std::string text_of(const StoreGather::Bytes& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
 std::string first_of(const std::string& key) {
   return key + "/first";
 }
@@ -33,7 +29,7 @@ std::string first_of(const std::string& key) {
 std::string said_by_ranks(const Parts& parts, int64_t size) {
   std::vector<std::string> texts(size);
   for (const auto& part : parts) {
-    texts.at(part.rank) = text_of(part.content);
+    texts.at(part.rank) = part.content;
   }
   return name_by_ranks(texts);
 }
@@ -75,8 +71,8 @@ std::string different_texts(
   const auto first = store->compareSet(first_of(key), {}, own.content);
   const bool is_as_first = first == own.content;
   const auto known = is_as_first ? ""
-                                 : name_ranks({own.rank}) + ": " +
-          text_of(own.content) + "; the first that arrived: " + text_of(first);
+                                 : name_ranks({own.rank}) + ": " + own.content +
+          "; the first that arrived: " + first;
   if (!store->hasExtendedApi()) { // the store cannot gather
     return known;
   }
@@ -101,7 +97,7 @@ void check_same_on_all(
   }
   const auto key =
       c10::str(impl.scope, "/same_", what, "_", impl.comparisons[what]++);
-  const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
+  const StoreGather::Part own{group.rank(), text};
   std::string said;
   try {
     said = answered_within(

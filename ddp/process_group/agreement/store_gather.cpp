@@ -15,17 +15,17 @@ using PartHeader = int64_t[2];
 // Each part adds 1 to the count, and each read of the verdict this number.
 constexpr int64_t kReader = int64_t{1} << 32;
 
-StoreGather::Bytes encode(const StoreGather::Part& part) {
+std::vector<uint8_t> encode(const StoreGather::Part& part) {
   const PartHeader header = {
       part.rank, static_cast<int64_t>(part.content.size())};
-  StoreGather::Bytes bytes(sizeof(header) + part.content.size());
+  std::vector<uint8_t> bytes(sizeof(header) + part.content.size());
   std::memcpy(bytes.data(), header, sizeof(header));
   std::copy(
       part.content.begin(), part.content.end(), bytes.begin() + sizeof(header));
   return bytes;
 }
 
-std::vector<StoreGather::Part> decode(const StoreGather::Bytes& bytes) {
+std::vector<StoreGather::Part> decode(const std::string& bytes) {
   std::vector<StoreGather::Part> parts;
   for (auto at = bytes.begin(); at != bytes.end();) {
     PartHeader header = {};
@@ -76,22 +76,20 @@ std::optional<std::vector<StoreGather::Part>> StoreGather::add(
 
 std::vector<StoreGather::Part> StoreGather::parts() {
   // One request, unlike get(), which first waits for the key.
-  return decode(store_->compareSet(key_, Bytes(), Bytes()));
+  return decode(store_->compareSet(key_, "", ""));
 }
 
-void StoreGather::decide(const Bytes& verdict) {
+void StoreGather::decide(const std::string& verdict) {
   store_->set(verdict_key(), verdict);
   store_->check({verdict_key()}); // after the answer, the store has it
 }
 
 std::string StoreGather::decide_once(const std::string& verdict) {
-  const auto first = store_->compareSet(
-      verdict_key(), Bytes(), Bytes(verdict.begin(), verdict.end()));
-  return {first.begin(), first.end()};
+  return store_->compareSet(verdict_key(), "", verdict);
 }
 
-StoreGather::Bytes StoreGather::verdict() {
-  auto verdict = store_->compareSet(verdict_key(), Bytes(), Bytes());
+std::string StoreGather::verdict() {
+  auto verdict = store_->compareSet(verdict_key(), "", "");
   const auto count = store_->add(count_key(), kReader);
   if (count / kReader == count % kReader) {
     remove();

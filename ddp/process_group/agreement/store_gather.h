@@ -19,11 +19,9 @@ namespace ddp::detail {
 /// twice.
 class StoreGather {
  public:
-  using Bytes = std::vector<uint8_t>;
-
   struct Part {
     int64_t rank = 0;
-    Bytes content;
+    std::string content;
   };
 
   /// Throws `c10::Error` if the store cannot append.
@@ -35,7 +33,7 @@ class StoreGather {
   std::optional<std::vector<Part>> add(const Part& part, int64_t size);
 
   /// Sets the verdict that the other ranks read.
-  void decide(const Bytes& verdict);
+  void decide(const std::string& verdict);
 
   /// Sets the verdict unless a rank has already set it. Returns the first
   /// verdict.
@@ -47,7 +45,7 @@ class StoreGather {
   /// Returns the verdict; empty if no rank has set it. Each rank must call this
   /// once, after all ranks have added their parts; the last call removes all
   /// keys.
-  Bytes verdict();
+  std::string verdict();
 
   /// The parts that have arrived so far.
   std::vector<Part> parts();

@@ -56,9 +56,10 @@ std::optional<std::vector<Checksums>> gathered(
   if (!store || !store->hasExtendedApi()) {
     return std::nullopt;
   }
-  const auto* bytes = reinterpret_cast<const uint8_t*>(own.data());
   const StoreGather::Part part{
-      group.rank(), {bytes, bytes + own.size() * sizeof(uint64_t)}};
+      group.rank(),
+      {reinterpret_cast<const char*>(own.data()),
+       own.size() * sizeof(uint64_t)}};
   const auto parts = answered_within(
       kPeersTime,
       [gather = StoreGather(store, key), part, size = group.size()]() mutable {
