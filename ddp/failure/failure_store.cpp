@@ -38,20 +38,11 @@ std::string host_of(c10::intrusive_ptr<c10d::Store> store) {
   return tcp ? tcp->getHost() : "";
 }
 
-std::vector<uint8_t> stored(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
-std::string get(c10d::Store& store, const std::string& key) {
-  const auto bytes = store.get(key);
-  return {bytes.begin(), bytes.end()};
-}
-
 std::string get_or(
     c10d::Store& store,
     const std::string& key,
     const std::string& otherwise) {
-  return store.check({key}) ? get(store, key) : otherwise;
+  return store.check({key}) ? store.get_to_str(key) : otherwise;
 }
 
 std::string seen(size_t line, int64_t rank) {
@@ -101,7 +92,7 @@ std::optional<Failure> to_failure(const std::string& line) {
 std::vector<std::optional<Failure>> read_list(c10d::Store& store) {
   std::vector<std::optional<Failure>> lines;
   if (store.check({kList})) {
-    for (const auto& line : split_lines(get(store, kList))) {
+    for (const auto& line : split_lines(store.get_to_str(kList))) {
       lines.push_back(to_failure(line));
     }
   }
@@ -186,7 +177,7 @@ void FailureStore::report(
   const auto done = Connection::ask(
       connection_,
       [line](c10d::Store& store) {
-        store.append(kList, stored(line));
+        store.append(kList, {line.begin(), line.end()});
         return store.check({kList}); // after the answer, the list has the line
       },
       kReasonTime);
@@ -305,8 +296,8 @@ std::optional<WaitState> FailureStore::mark_waiting(
       connection_,
       [scope, number, call, rank = root_rank_](c10d::Store& store) {
         const auto id = std::to_string(Clock::now().time_since_epoch().count());
-        store.set(awaited(rank), stored(id + " " + call));
-        store.set(waiting(scope, rank), stored(std::to_string(number)));
+        store.set(awaited(rank), id + " " + call);
+        store.set(waiting(scope, rank), std::to_string(number));
         return WaitState{read_list(store).size(), id};
       });
 }
@@ -347,8 +338,7 @@ bool FailureStore::may_report_wait(const WaitState& state) {
     const auto wait = get_or(store, awaited(last.substr(0, space)), "");
     const bool goes_on = !last.empty() &&
         wait.substr(0, wait.find(' ')) == last.substr(space + 1);
-    return !goes_on &&
-        store.compareSet(kWarning, stored(last), stored(own)) == stored(own);
+    return !goes_on && store.compareSet(kWarning, last, own) == own;
   });
   return may.value_or(false);
 }

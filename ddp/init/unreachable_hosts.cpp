@@ -45,8 +45,7 @@ std::string ask_hosts(
     if (silent == kMaxSilent || !store.check({key(rank)})) {
       continue;
     }
-    const auto bytes = store.get(key(rank));
-    std::istringstream place(std::string(bytes.begin(), bytes.end()));
+    std::istringstream place(store.get_to_str(key(rank)));
     std::string address;
     int64_t port = 0;
     place >> address >> port;

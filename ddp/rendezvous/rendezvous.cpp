@@ -249,8 +249,7 @@ class RendezvousAttempt {
   /// Throws, and reports to rank 0, if another process has joined with this
   /// process's rank.
   void check_is_only(const std::string& member) const {
-    const std::vector<uint8_t> own(member.begin(), member.end());
-    if (room_->compareSet(detail::joined_key(rank_), {}, own) != own) {
+    if (room_->compareSet(detail::joined_key(rank_), "", member) != member) {
       room_->set(detail::kTwiceKey, std::to_string(rank_));
       DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
     }

@@ -58,13 +58,9 @@ int64_t UnusedAgreement::read() const {
     if (kept_together_ || is_complete(counts) || is_closed(counts)) {
       return counts;
     }
-    const auto bytes = [](int64_t value) {
-      const auto text = std::to_string(value);
-      return std::vector<uint8_t>(text.begin(), text.end());
-    };
     const auto closed = counts + (int64_t{1} << (shift_ + bits_ - 1));
-    if (store_->compareSet(key_, bytes(counts), bytes(closed)) ==
-        bytes(closed)) {
+    const auto text = std::to_string(closed);
+    if (store_->compareSet(key_, std::to_string(counts), text) == text) {
       return closed;
     }
   }
