@@ -101,10 +101,14 @@ at::Tensor slice_for(
   return view.variable_data();
 }
 
+} // namespace
+
 Bucket make_bucket(
     const std::vector<at::Tensor>& parameters,
     const BucketIndices& indices,
     const ProcessGroup& group) {
+  const c10::InferenceMode normal_tensors(false);
+  const at::NoGradGuard no_grad;
   int64_t numel = 0;
   for (const size_t index : indices) {
     numel += parameters[index].numel();
@@ -125,24 +129,6 @@ Bucket make_bucket(
   bucket.pending = indices.size();
   bucket.indices = indices;
   return bucket;
-}
-
-} // namespace
-
-std::vector<Bucket> make_buckets(
-    const std::vector<at::Tensor>& parameters,
-    const std::vector<BucketIndices>& indices,
-    const ProcessGroup& group) {
-  const c10::InferenceMode normal_tensors(false);
-  const at::NoGradGuard no_grad;
-  std::vector<Bucket> buckets;
-  for (const auto& bucket_indices : indices) {
-    buckets.push_back(make_bucket(parameters, bucket_indices, group));
-    auto& content = buckets.back().content;
-    content.index = buckets.size() - 1;
-    content.is_last = buckets.size() == indices.size();
-  }
-  return buckets;
 }
 
 } // namespace ddp

@@ -28,12 +28,12 @@ struct Bucket {
   c10::intrusive_ptr<c10::ivalue::Future> future;
 };
 
-/// Makes zeroed buckets for the given parameters. The backend provides the
-/// memory if it can allocate tensors (which saves a staging copy); otherwise
-/// ATen does.
-std::vector<Bucket> make_buckets(
+/// Makes a zeroed bucket for the parameters with these indices. The backend
+/// provides the memory if it can allocate tensors (which saves a staging copy);
+/// otherwise ATen does.
+Bucket make_bucket(
     const std::vector<at::Tensor>& parameters,
-    const std::vector<BucketIndices>& indices,
+    const BucketIndices& indices,
     const ProcessGroup& group);
 
 } // namespace ddp

@@ -15,10 +15,12 @@ void BucketStorage::append(
     Order order,
     const std::vector<BucketIndices>& buckets) {
   const at::NoGradGuard no_grad;
-  for (auto& bucket : make_buckets(tensors(), buckets, group_)) {
+  const auto all = tensors();
+  for (const auto& indices : buckets) {
+    auto bucket = make_bucket(all, indices, group_);
     bucket.content.index = buckets_.size();
-    for (size_t k = 0; k < bucket.indices.size(); ++k) {
-      auto& parameter = parameters_[bucket.indices[k]];
+    for (size_t k = 0; k < indices.size(); ++k) {
+      auto& parameter = parameters_[indices[k]];
       const auto& view = bucket.content.gradients[k];
       auto& gradient = parameter.tensor.mutable_grad();
       const bool moves = parameter.lies_in_slice(gradient);
