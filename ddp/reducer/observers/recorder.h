@@ -44,11 +44,6 @@ class Recorder final : public ReductionObserver {
   void forward_began();
   void forward_ended();
 
-  /// Whether the backward pass that began last is recorded.
-  bool is_on() const {
-    return on_;
-  }
-
   void on_begin(const Reduction& reduction) override;
   void on_bucket_ready(const Bucket& bucket) override {
     note(bucket, &BucketTimes::ready);
