@@ -40,11 +40,7 @@ std::string describe(const ReducerOptions& options) {
     add(name, value ? std::to_string(*value) : "default");
   };
   const auto add_names = [&](const char* name, const auto& names) {
-    std::string list;
-    for (const auto& each : names) {
-      list += (list.empty() ? "" : " ") + each;
-    }
-    add(name, list.empty() ? "none" : list);
+    add(name, names.empty() ? "none" : c10::Join(" ", names));
   };
   const auto all_reduce = AllReduceHook();
   const auto* hook = options.comm_hook() ? &*options.comm_hook() : &all_reduce;

@@ -119,10 +119,7 @@ std::vector<std::string> row(
     const std::string& name,
     const std::string& type,
     const Totals& totals) {
-  std::string notes;
-  for (const auto& note : totals.notes) {
-    notes += (notes.empty() ? "" : ", ") + note;
-  }
+  const auto notes = c10::Join(", ", totals.notes);
   const bool none = totals.buckets.empty();
   return {
       name,
