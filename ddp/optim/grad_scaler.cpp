@@ -78,7 +78,7 @@ at::Tensor values_of(const at::Tensor& gradient) {
 
 /// The gradients of each device and dtype, each once: tied weights may be
 /// listed several times.
-std::vector<std::vector<at::Tensor>> gradients_by_kind(
+std::map<std::string, std::vector<at::Tensor>> gradients_by_kind(
     const torch::optim::Optimizer& optimizer) {
   std::map<std::string, std::vector<at::Tensor>> kinds;
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -92,11 +92,7 @@ std::vector<std::vector<at::Tensor>> gradients_by_kind(
       }
     }
   }
-  std::vector<std::vector<at::Tensor>> result;
-  for (auto& [kind, gradients] : kinds) {
-    result.push_back(std::move(gradients));
-  }
-  return result;
+  return kinds;
 }
 
 } // namespace
@@ -155,7 +151,7 @@ at::Tensor GradScaler::unscale_gradients(
     torch::optim::Optimizer& optimizer) const {
   const auto inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   at::Tensor found;
-  for (const auto& gradients : gradients_by_kind(optimizer)) {
+  for (const auto& [kind, gradients] : gradients_by_kind(optimizer)) {
     const auto device = gradients.front().device();
     auto here = at::zeros({}, inverse.options().device(device));
     at::_amp_foreach_non_finite_check_and_unscale_(
