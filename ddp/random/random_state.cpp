@@ -94,11 +94,9 @@ void warn_of_others(const State& state) {
 State random_state() {
   State state;
   state.insert("cpu", state_of(at::kCPU));
-  for (c10::DeviceIndex i = 0; i < gpus(); ++i) {
-    if (at::detail::getCUDAHooks().hasPrimaryContext(i)) {
-      const c10::Device device(at::kCUDA, i);
-      state.insert(device.str(), state_of(device));
-    }
+  for (const auto index : used_gpus()) {
+    const c10::Device device(at::kCUDA, index);
+    state.insert(device.str(), state_of(device));
   }
   return state;
 }
