@@ -35,9 +35,7 @@ double measure_latency(const ProcessGroup& group) {
   for (int i = 0; i < kLatencyTrials; ++i) {
     const auto start = std::chrono::steady_clock::now();
     group.all_reduce(message);
-    const std::chrono::duration<double> took =
-        std::chrono::steady_clock::now() - start;
-    least = std::min(least, took.count());
+    least = std::min(least, seconds(std::chrono::steady_clock::now() - start));
   }
   return least;
 }
