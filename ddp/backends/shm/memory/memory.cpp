@@ -58,22 +58,18 @@ int64_t size_for(int64_t ranks) {
 
 FileDescriptor make_memory(int64_t ranks) {
   const auto size = size_for(ranks);
+  const auto check = [](bool worked, const char* call) {
+    DDP_CHECK(
+        worked,
+        "it cannot allocate memory: {}: {}",
+        call,
+        std::strerror(errno));
+  };
   FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  DDP_CHECK(
-      memory.get() >= 0,
-      "it cannot allocate memory: memfd_create: {}",
-      std::strerror(errno));
-  DDP_CHECK(
-      ftruncate(memory.get(), size) == 0,
-      "it cannot allocate memory: ftruncate: {}",
-      std::strerror(errno));
-  DDP_CHECK(
-      fcntl(
-          memory.get(),
-          F_ADD_SEALS,
-          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
-      "it cannot allocate memory: fcntl(F_ADD_SEALS): {}",
-      std::strerror(errno));
+  check(memory.get() >= 0, "memfd_create");
+  check(ftruncate(memory.get(), size) == 0, "ftruncate");
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  check(fcntl(memory.get(), F_ADD_SEALS, seals) == 0, "fcntl(F_ADD_SEALS)");
   return memory;
 }
 
