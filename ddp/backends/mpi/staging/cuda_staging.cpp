@@ -55,28 +55,20 @@ struct Staging::Cuda {
 };
 
 at::Tensor Staging::input(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) {
-    DDP_CHECK_VALUE(
-        !cuda_,
-        "backend mpi: tensors must be on the same device, but are on {} and {}",
-        cuda_->device,
-        tensor.device());
-    return tensor;
-  }
   DDP_CHECK_VALUE(
-      tensor.is_cuda(),
+      tensor.is_cpu() || tensor.is_cuda(),
       "backend mpi supports tensors on the CPU or a CUDA GPU, but got a tensor "
       "on {}",
       tensor.device());
-  if (!cuda_) {
+  if (!cuda_ && tensor.is_cuda()) {
     cuda_ = std::make_shared<Cuda>(tensor.device());
   }
   DDP_CHECK_VALUE(
-      tensor.device() == cuda_->device,
+      !cuda_ || tensor.device() == cuda_->device,
       "backend mpi: tensors must be on the same device, but are on {} and {}",
       cuda_->device,
       tensor.device());
-  if (messages_ && cuda_aware()) {
+  if (!cuda_ || (messages_ && cuda_aware())) {
     return tensor;
   }
   auto host = pinned_like(tensor);
