@@ -113,20 +113,16 @@ const std::string& gpu_of(
     bool share) {
   const auto& member = members[rank];
   const auto index = gpu_index(members, rank, share);
-  if (index >= static_cast<int64_t>(member.gpus.size())) {
-    DDP_THROW(
-        ValueError,
-        "{} has {} usable GPUs{}{}",
-        member.gpu < 0
-            ? detail::format("rank {} needs GPU {}, but", rank, index)
-            : detail::format(
-                  "device cuda:{} was requested on rank {}, which",
-                  index,
-                  rank),
-        member.gpus.size(),
-        member.gpu_note.empty() ? "" : ": ",
-        member.gpu_note);
-  }
+  DDP_CHECK_VALUE(
+      index < static_cast<int64_t>(member.gpus.size()),
+      "{} has {} usable GPUs{}{}",
+      member.gpu < 0
+          ? detail::format("rank {} needs GPU {}, but", rank, index)
+          : detail::format(
+                "device cuda:{} was requested on rank {}, which", index, rank),
+      member.gpus.size(),
+      member.gpu_note.empty() ? "" : ": ",
+      member.gpu_note);
   return member.gpus[index];
 }
 

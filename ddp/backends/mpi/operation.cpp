@@ -92,14 +92,13 @@ void Requests::check_received(const MPI_Status& status, int64_t expected) {
   MPI_Count received = 0;
   check_mpi(
       MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
-  if (received != expected) {
-    DDP_THROW(
-        DistBackendError,
-        "rank {} sent {} bytes, but {} were expected",
-        status.MPI_SOURCE,
-        received,
-        expected);
-  }
+  DDP_CHECK_WITH(
+      DistBackendError,
+      received == expected,
+      "rank {} sent {} bytes, but {} were expected",
+      status.MPI_SOURCE,
+      received,
+      expected);
   source_ = status.MPI_SOURCE;
 }
 

@@ -79,11 +79,10 @@ Threading initialize_mpi() {
   const std::lock_guard<std::mutex> lock(mutex);
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized) {
-    DDP_THROW(
-        DistBackendError,
-        "MPI was finalized in this process and cannot start again");
-  }
+  DDP_CHECK_WITH(
+      DistBackendError,
+      !finalized,
+      "MPI was finalized in this process and cannot start again");
   if (!ours && !mpi_running()) {
     ours = true;
     threading = start();
@@ -97,13 +96,12 @@ Threading initialize_mpi() {
 }
 
 void check_thread() {
-  if (!may_call()) {
-    DDP_THROW(
-        DistBackendError,
-        "the program initialized MPI for calls from its main thread only, but "
-        "this call is on another thread, such as a GPU's backward thread: use "
-        "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
-  }
+  DDP_CHECK_WITH(
+      DistBackendError,
+      may_call(),
+      "the program initialized MPI for calls from its main thread only, but "
+      "this call is on another thread, such as a GPU's backward thread: use "
+      "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
 }
 
 Comm::Comm(MPI_Comm owned) : comm_(owned) {

@@ -106,14 +106,13 @@ const CallHeader& Context::published(int rank) const {
 
 void Context::compare() const {
   for (int rank = 0; rank < size(); ++rank) {
-    if (!fit(published(rank), published(rank_))) {
-      DDP_THROW(
-          DistBackendError,
-          "rank {} called {}, but this rank called {}",
-          name(rank),
-          describe(published(rank), *this),
-          describe(published(rank_), *this));
-    }
+    DDP_CHECK_WITH(
+        DistBackendError,
+        fit(published(rank), published(rank_)),
+        "rank {} called {}, but this rank called {}",
+        name(rank),
+        describe(published(rank), *this),
+        describe(published(rank_), *this));
   }
 }
 
