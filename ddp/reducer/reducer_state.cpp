@@ -2,6 +2,7 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/bucket_layout.h>
+#include <ddp/support/containers.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -26,8 +27,6 @@ struct LayoutState {
 namespace {
 
 using c10::IValue;
-using c10::impl::GenericDict;
-using c10::impl::GenericList;
 
 constexpr const char* kParameters = "parameters";
 constexpr const char* kOrders = "orders";
@@ -153,15 +152,15 @@ void load_hook(CommHook& hook, const IValue& state) {
 } // namespace
 
 IValue ReducerImpl::state_dict() {
-  GenericDict sizes(c10::AnyType::get(), c10::AnyType::get());
+  auto sizes = detail::new_dict();
   for (const auto& parameter : parameters) {
     sizes.insert(parameter.key, to_list(parameter.sizes));
   }
-  GenericList orders(c10::AnyType::get());
+  auto orders = detail::new_list();
   for (const auto& order : buckets.orders()) {
     orders.push_back(to_list(order));
   }
-  GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  auto dict = detail::new_dict();
   dict.insert(kParameters, sizes);
   dict.insert(kOrders, orders);
   dict.insert(kRebuilt, rebuilds_after(options) && !rebuild.step());
