@@ -14,6 +14,9 @@
 #include <numeric>
 
 namespace ddp::detail {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, scope, rank, host, text, kind)
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -61,28 +64,17 @@ std::string awaited(int64_t rank) {
   return awaited(std::to_string(rank));
 }
 
-std::string to_line(const Failure& failure) {
-  const json record{
-      {"scope", failure.scope},
-      {"rank", failure.rank},
-      {"host", failure.host},
-      {"text", failure.text.substr(0, kMaxText)},
-      {"kind", failure.kind}};
+std::string to_line(Failure failure) {
+  failure.text = failure.text.substr(0, kMaxText);
   // Text may not be UTF-8; truncated text may end within a character.
-  return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return json(failure).dump(-1, ' ', false, json::error_handler_t::replace) +
+      "\n";
 }
 
 /// Nothing if `to_line` did not make the line.
 std::optional<Failure> to_failure(const std::string& line) {
   try {
-    const auto record = json::parse(line);
-    return Failure{
-        record.at("scope"),
-        record.at("rank"),
-        1,
-        record.at("host"),
-        record.at("text"),
-        record.at("kind")};
+    return json::parse(line).get<Failure>();
   } catch (const json::exception&) {
     return std::nullopt;
   }
