@@ -102,16 +102,9 @@ void copy(char (&target)[size], const std::string& text) {
 }
 
 const char* name_of(State state) {
-  switch (state) {
-    case State::kChecking:
-      return "checking";
-    case State::kStarted:
-      return "started";
-    case State::kCompleted:
-      return "completed";
-    default:
-      return "failed";
-  }
+  constexpr const char* kNames[] = {
+      "checking", "started", "completed", "failed"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 void add_text(SignalSafeBuffer& text, const char* name, const char* value) {
