@@ -7,9 +7,11 @@
 #include <ddp/reducer/buckets/bucket_layout.h>
 #include <ddp/reducer/buckets/conflicts.h>
 
+#include <c10/util/Type.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <typeinfo>
 
 namespace ddp {
 namespace {
@@ -228,6 +230,29 @@ Joinable& ReducerImpl::joinable() {
       detail::Feature::kSkipUnused,
       options.skip_all_reduce_unused_params());
   return participation;
+}
+
+Statistics ReducerImpl::statistics() const {
+  Statistics result;
+  observers.recorder.describe(result);
+  result.iteration = backward.steps();
+  const auto& hook = reduction.hook();
+  result.comm_hook = c10::demangle(typeid(hook).name());
+  for (const auto& parameter : parameters) {
+    if (parameter.trainable) {
+      ++result.num_parameter_tensors;
+      result.total_parameter_size_bytes +=
+          static_cast<int64_t>(parameter.tensor.nbytes());
+    }
+  }
+  result.has_rebuilt_buckets = buckets.is_rebuilt();
+  result.bucket_sizes =
+      buckets.is_rebuilt() ? buckets.first_sizes() : buckets.sizes();
+  if (buckets.is_rebuilt()) {
+    result.rebuilt_bucket_sizes = buckets.sizes();
+    result.rebuilt_per_bucket_param_indices = buckets.indices();
+  }
+  return result;
 }
 
 } // namespace ddp
