@@ -24,7 +24,7 @@ struct Slot {
 };
 std::array<Slot, NSIG> slots;
 std::atomic<bool> taken{false};
-std::atomic<bool> came{false};
+std::atomic<bool> came{false}; // one of the signals
 /// Whether the handlers remained, for the next object.
 std::atomic<bool> handlers_kept{false};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -65,9 +65,6 @@ class SignalHandlers {
   /// Lets the handlers remain, except for SIGTERM, with which ddprun ends ranks
   /// that wait for nodes. A signal then counts for the next object.
   void keep();
-
-  /// Whether one of the signals has arrived.
-  bool received() const;
 
  private:
   void restore();
@@ -133,10 +130,6 @@ void SignalHandlers::restore() {
   taken = false;
 }
 
-bool SignalHandlers::received() const {
-  return came;
-}
-
 } // namespace
 
 struct DDP_LOCAL StopSignal::State {
@@ -168,8 +161,7 @@ StopSignal::~StopSignal() = default;
 bool StopSignal::requested() {
   const detail::heartbeat::Activity activity("StopSignal::requested");
   auto& state = *state_;
-  state.stopped =
-      state.stopped || state.flag.exchange(state.handlers.received());
+  state.stopped = state.stopped || state.flag.exchange(came);
   return state.stopped;
 }
 
