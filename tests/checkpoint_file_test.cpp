@@ -99,26 +99,6 @@ FOLDER_TEST("a mapped file is not written to") {
   }
 }
 
-FOLDER_TEST("what a safetensors file cannot have is named") {
-  const auto rejected = [&](const IValue& value) {
-    return words_of(
-        [&] { write_checkpoint_file(folder / "a.safetensors", value); });
-  };
-  CHECK_THAT(
-      rejected(dict({{"a", dict({{"b", at::Tensor()}})}})),
-      Has("'a.b' is an undefined tensor"));
-  CHECK_THAT(rejected(dict({{"a", "\xff"}})), Has("'a' is a string"));
-  CHECK_THAT(
-      rejected(dict({{"a", c10::Device("cpu")}})),
-      Has("'a' is of type Device"));
-  CHECK_THAT(rejected(dict({{1.5, 1}})), Has("a key of type Double"));
-  auto cycle = new_list();
-  cycle.push_back(cycle);
-  CHECK_THAT(rejected(cycle), Has("contain themselves"));
-  cycle.clear();
-  CHECK(folder.names().empty());
-}
-
 FOLDER_TEST("a safetensors file's tree is checked") {
   const auto path = folder / "a.safetensors";
   const auto reading = [&](const std::string& tree) {
