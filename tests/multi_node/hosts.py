@@ -10,7 +10,6 @@ with this program, whatever way it ends: nothing is left to be removed.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -112,21 +111,6 @@ class Hosts:
                      f"{self.address(host, network)}/{size}", "dev",
                      f"eth{network}", *flags)
         self.command(host, "ip", "link", "set", f"eth{network}", "up")
-
-    def connect_slowly(self, *hosts):
-        """Lays a cable between two hosts, on which packets take time; the
-        first one's address there."""
-        ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        script = os.path.join(os.path.dirname(os.path.realpath(__file__)),
-                              "slow_cable.py")
-        for number, (host, end) in enumerate(zip(hosts, ends), 1):
-            cable = subprocess.Popen(
-                [*self.on(host), sys.executable, script, str(end.fileno()),
-                 f"10.10.0.{number}/24"], pass_fds=[end.fileno()],
-                stdout=subprocess.PIPE)
-            if not cable.stdout.readline():
-                skip("this needs /dev/net/tun")
-        return "10.10.0.1"
 
     def on(self, host):
         """The words that make a command run on a host."""

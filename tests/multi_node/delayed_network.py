@@ -48,7 +48,7 @@ def open_tun(process):
 
 
 class DelayedNetwork:
-    """Joins the hosts of tests/multi_node/hosts.py a second time."""
+    """Joins the hosts of hosts.py a second time."""
 
     def __init__(self, hosts, megabits, seconds):
         self.seconds = seconds
