@@ -10,7 +10,6 @@ language_trainer.py FOLDER PHASE, three ranks, by phase:
      for each way, with "equal" or the largest relative difference
 """
 
-import os
 import sys
 
 import torch
@@ -19,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 HALF = 5
 STEPS = 10
-WORLD = 3
 
 
 class Net(torch.nn.Module):
