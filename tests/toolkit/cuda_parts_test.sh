@@ -70,5 +70,6 @@ rm -- "$wheels"/cu13/{include/cus*.h,lib/libcudart.so.13} \
 expect 'what is missing is named' \
   'no nccl' 'cusolverDn.h, cusparse.h, nv/target, libcudart.so.13'
 sed -i 's/13\.0/12.4/g' "$toolkit/bin/nvcc"
-expect 'a toolkit of another version is named first' \
-  'the CUDA toolkit is 12.4.88 and LibTorch was built for CUDA 13'
+expect 'a toolkit of another version is named first, and a CPU build results' \
+  'no nccl: the CUDA toolkit is 12.4.88 and LibTorch was built for CUDA 13' \
+  'found: gloo (CPU);'
