@@ -296,10 +296,6 @@ FOLDER_TEST("damage of LibTorch's files never changes a value") {
   Net().save(module);
   module.save_to(folder / "module.pt");
   damage(folder / "module.pt", Checked::kValues);
-  torch::save(
-      std::vector<torch::Tensor>{torch::rand({9}), torch::arange(7)},
-      folder / "tensors.pt");
-  damage(folder / "tensors.pt", Checked::kValues);
 }
 
 FOLDER_TEST("damage of Python's files never changes a value") {
