@@ -1,9 +1,9 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/containers.h>
+#include <sys/mman.h>
 #include <tests/support/child.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
-#include <tests/support/memory_file.h>
 #include <tests/support/torch_zip.h>
 
 namespace ddp::test::damaged_files_test {
@@ -153,6 +153,33 @@ using detail::new_dict;
 using detail::new_list;
 
 constexpr int kFlips = 6'000;
+
+/// A file in memory: changes on a disk would take too long.
+class MemoryFile {
+ public:
+  /// Creates a link at `path` to the file, for this process and its forks.
+  explicit MemoryFile(const std::string& path)
+      : descriptor_(::memfd_create("ddp-test", MFD_CLOEXEC)) {
+    std::filesystem::create_symlink(
+        "/proc/self/fd/" + std::to_string(descriptor_), path);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() {
+    ::close(descriptor_);
+  }
+
+  void set(const std::string& bytes) const {
+    const auto size = static_cast<ssize_t>(bytes.size());
+    if (::ftruncate(descriptor_, size) != 0 ||
+        ::pwrite(descriptor_, bytes.data(), bytes.size(), 0) != size) {
+      throw std::system_error(errno, std::generic_category(), "MemoryFile");
+    }
+  }
+
+ private:
+  int descriptor_;
+};
 
 /// The additional memory of a process; sanitizers keep freed memory.
 size_t megabytes() {
