@@ -12,10 +12,7 @@ inline std::string output_of(
     int exit_code,
     std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), variable("DDP_CHECKPOINT"));
-  const auto outcome = run(Command{arguments, {}}, kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == exit_code);
-  return outcome.output;
+  return output_of(run(Command{arguments, {}}, kLong), exit_code);
 }
 
 /// The message of a run that ends with exit code 2.

@@ -16,18 +16,8 @@ struct Job {
   std::string path(int rank) const {
     return *folder / ("rank_" + std::to_string(rank) + ".json");
   }
-  bool has_record(int rank) const {
-    return std::filesystem::exists(path(rank));
-  }
   nlohmann::json record(int rank) const {
     return nlohmann::json::parse(read_text(path(rank)));
-  }
-  std::string all_output() const {
-    std::string text;
-    for (const auto& outcome : outcomes) {
-      text += outcome.output;
-    }
-    return text;
   }
 };
 
@@ -68,15 +58,9 @@ inline std::optional<Job> job(
 /// The output of ddp-flightrecorder, which must exit with this code.
 inline std::string report_of(
     int exit_code,
-    const std::vector<std::string>& paths) {
-  const char* program = std::getenv("DDP_FLIGHTRECORDER");
-  REQUIRE(program != nullptr);
-  Command command{{program}, {}};
-  command.arguments.insert(command.arguments.end(), paths.begin(), paths.end());
-  const auto outcome = run(command, std::chrono::seconds(60));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == exit_code);
-  return outcome.output;
+    std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), variable("DDP_FLIGHTRECORDER"));
+  return output_of(run(Command{arguments, {}}, kLong), exit_code);
 }
 
 inline ProcessGroup group_with(std::chrono::seconds timeout) {
