@@ -248,7 +248,7 @@ TEST_CASE("DistributedSampler saves its epoch and position") {
 
 TEST_CASE("DistributedSampler moved into a loader takes epochs") {
   DistributedSampler sampler(10, 3, 0);
-  auto loader = torch_loader(10, std::move(sampler), 2);
+  auto loader = torch_loader(std::move(sampler), 2);
   sampler.set_epoch(2); // NOLINT(bugprone-use-after-move): a move is a copy
   CHECK(drain_loader(*loader) == Indices{8, 5, 0, 3});
 }

@@ -44,7 +44,7 @@ Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
   Indices all;
   for (int64_t rank = 0; rank < 3; ++rank) {
     auto sampler = make(rank);
-    auto loader = torch_loader(1000, sampler, 4, 3, ordered);
+    auto loader = torch_loader(sampler, 4, 3, ordered);
     sampler.set_epoch(epoch);
     const auto part = drain_loader(*loader);
     all.insert(all.end(), part.begin(), part.end());
@@ -249,7 +249,7 @@ TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
   DistributedSampler sampler(20, 2, 1, SamplerOptions().shuffle(false));
   for (const bool drop_last : {false, true}) {
     auto loader = torch_loader(
-        20, BatchSampler<DistributedSampler>(sampler, 4, drop_last), 3);
+        BatchSampler<DistributedSampler>(sampler, 4, drop_last), 3);
     std::vector<size_t> sizes;
     for (auto& batch : *loader) {
       sizes.push_back(batch.size());
@@ -289,7 +289,7 @@ TEST_CASE("LibTorch's loader resumes before a smaller last batch if asked to") {
     if (keeps) {
       sampler.keep_last_batch();
     }
-    auto loader = torch_loader(10, sampler, 4);
+    auto loader = torch_loader(sampler, 4);
     for (auto& batch : *loader) {
       if (batch.size() < 4) {
         break;

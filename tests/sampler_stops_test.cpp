@@ -12,7 +12,7 @@ std::vector<Indices> batches_after(
   sampler.load_state_dict(state);
   sampler.set_epoch(sampler.epoch()); // as a loop does
   std::vector<Indices> batches;
-  const auto loader = torch_loader(1000, sampler, 4, 2);
+  const auto loader = torch_loader(sampler, 4, 2);
   for (auto& batch : *loader) {
     batches.push_back(batch);
   }
@@ -25,7 +25,7 @@ TEST_CASE("a state saved before advance brings the whole batch again") {
     for (int64_t rank = 0; rank < kWorld; ++rank) {
       DistributedSampler sampler(kSize, kWorld, rank);
       const DistributedSampler fresh(kSize, kWorld, rank);
-      auto loader = torch_loader(1000, sampler, 4, workers);
+      auto loader = torch_loader(sampler, 4, workers);
       for (int64_t epoch = 0; epoch < 2; ++epoch) {
         sampler.set_epoch(epoch);
         std::vector<Indices> batches;
@@ -64,7 +64,7 @@ struct Accumulating {
 
   /// Runs at most `batches` batches of the epoch.
   void run(int batches) {
-    const auto loader = torch_loader(1000, sampler, 2, 2);
+    const auto loader = torch_loader(sampler, 2, 2);
     for (auto& batch : *loader) {
       if (batches-- == 0) {
         break;
@@ -139,8 +139,8 @@ TEST_CASE("a state saved amid accumulation: with the gradients, or by steps") {
 TEST_CASE("an epoch inside another one has a sampler of its own") {
   for (const size_t workers : {0, 2}) {
     DistributedSampler outer(60, kWorld, 0), inner(60, kWorld, 0);
-    auto outer_loader = torch_loader(1000, outer, 4, workers);
-    auto inner_loader = torch_loader(1000, inner, 3, workers);
+    auto outer_loader = torch_loader(outer, 4, workers);
+    auto inner_loader = torch_loader(inner, 3, workers);
     size_t outer_done = 0;
     int64_t inner_epoch = 0;
     Indices seen;
@@ -175,8 +175,8 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
   for (const size_t workers : {0, 2}) {
     for (const bool inner_advances : {false, true}) {
       DistributedSampler sampler(60, kWorld, 0);
-      auto outer_loader = torch_loader(1000, sampler, 4, workers);
-      auto inner_loader = torch_loader(1000, sampler, 3, workers);
+      auto outer_loader = torch_loader(sampler, 4, workers);
+      auto inner_loader = torch_loader(sampler, 3, workers);
       size_t steps = 0;
       const auto train = [&] {
         for (auto& batch : *outer_loader) {
@@ -198,8 +198,8 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
 
 TEST_CASE("who does not ask for progress may loop over copies side by side") {
   DistributedSampler sampler(60, kWorld, 0);
-  auto images = torch_loader(1000, sampler, 4, 2);
-  auto labels = torch_loader(1000, sampler, 4, 2);
+  auto images = torch_loader(sampler, 4, 2);
+  auto labels = torch_loader(sampler, 4, 2);
   for (int64_t epoch = 0; epoch < 2; ++epoch) {
     sampler.set_epoch(epoch);
     auto label = labels->begin();

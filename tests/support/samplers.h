@@ -19,16 +19,15 @@ struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
   std::optional<size_t> count_;
 };
 
-/// LibTorch's data loader for `count` numbers.
+/// LibTorch's data loader for the numbers that a sampler draws.
 template <typename Sampler>
 auto torch_loader(
-    size_t count,
     Sampler sampler,
     size_t batch_size,
     size_t workers = 0,
     bool ordered = true) {
   return torch::data::make_data_loader(
-      Numbers(count),
+      Numbers(std::nullopt),
       std::move(sampler),
       torch::data::DataLoaderOptions(batch_size)
           .workers(workers)
