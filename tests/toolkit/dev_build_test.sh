@@ -7,9 +7,7 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
 # A CMake that notes what it is asked for, and whether it is alone.
-mkdir -p "$work/cuda" "$work/torch/share/cmake/Torch"
-touch "$work/torch/share/cmake/Torch/TorchConfig.cmake" \
-  "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake"
+mkdir "$work/cuda"
 cat >"$work/bin/cmake" <<EOF
 #!/bin/sh
 case "\$1" in

@@ -5,10 +5,7 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
 # A CMake and a CTest that note what they are asked for.
-mkdir -p "$work/torch/share/cmake/Torch"
-touch "$work/torch/share/cmake/Torch/TorchConfig.cmake" \
-  "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake" "$work/backends" \
-  "$work/fault"
+touch "$work/backends" "$work/fault"
 cat >"$work/bin/cmake" <<EOF
 #!/bin/sh
 [ "\$1" = --build ] && exec echo build >>"$work/log"
