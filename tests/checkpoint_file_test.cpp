@@ -9,30 +9,26 @@ namespace ddp::test::checkpoint_file_test {
 
 using c10::IValue;
 using detail::new_dict;
-using detail::new_list;
 
 const std::vector<std::string> kFormats{".pt", ".pth", ".safetensors"};
 
 IValue small_value() {
   constexpr auto kInfinity = std::numeric_limits<double>::infinity();
-  auto list = new_list();
-  for (const auto& item :
-       {IValue(),
-        IValue(true),
-        IValue(int64_t{1} << 62),
-        IValue(-1.0),
-        IValue(kInfinity),
-        IValue(-kInfinity),
-        IValue(std::nan("")),
-        IValue(1e-310),
-        IValue("\u00fc")}) {
-    list.push_back(item);
-  }
   return dict(
       {{"model", dict({{"w", torch::arange(3.0)}, {"b.c", torch::ones({})}})},
        {"model.w", torch::tensor({7})}, // the same name again, when joined
        {"state", dict({{0, dict({{"step", torch::zeros({0, 2})}})}})},
-       {"values", list},
+       {"values",
+        list(
+            {{},
+             true,
+             int64_t{1} << 62,
+             -1.0,
+             kInfinity,
+             -kInfinity,
+             std::nan(""),
+             1e-310,
+             "\u00fc"})},
        {"pair", c10::ivalue::Tuple::create({1, dict({})})}});
 }
 

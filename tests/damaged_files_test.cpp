@@ -150,7 +150,6 @@ TEST_CASE("Damaged pickles crash nothing") {
 
 using c10::IValue;
 using detail::new_dict;
-using detail::new_list;
 
 constexpr int kFlips = 6'000;
 
@@ -297,11 +296,9 @@ IValue weights() {
 }
 
 IValue training() {
-  auto groups = new_list();
-  groups.push_back(c10::ivalue::Tuple::create({0.1, true, "adam"}));
   return dict(
       {{"model", weights()},
-       {"optimizer", groups},
+       {"optimizer", list({c10::ivalue::Tuple::create({0.1, true, "adam"})})},
        {"step", 12},
        {"empty", torch::zeros({0, 3})},
        {"mask", torch::ones({5}).to(torch::kBool)}});

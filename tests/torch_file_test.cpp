@@ -7,16 +7,6 @@
 
 namespace ddp::test::torch_file_test {
 
-using List = c10::impl::GenericList;
-
-List list(std::vector<c10::IValue> items) {
-  List result(c10::AnyType::get());
-  for (auto& item : items) {
-    result.push_back(item);
-  }
-  return result;
-}
-
 c10::IValue tuple(std::vector<c10::IValue> items) {
   return c10::ivalue::Tuple::create(std::move(items));
 }

@@ -361,9 +361,9 @@ RANKS_TEST("equal generators of GPUs with different indices stay equal") {
       [&](const IValue& /*state*/) { return sets("saved"); },
       [&](uint64_t /*seed*/) { return sets("derived"); });
   for (const int64_t second : {3, 4}) {
-    c10::impl::GenericList states(c10::AnyType::get()); // of two ranks
-    states.push_back(dict({{"cuda:0", torch::full({2}, 3)}}));
-    states.push_back(dict({{"cuda:1", torch::full({2}, second)}}));
+    const auto states = list( // of two ranks
+        {dict({{"cuda:0", torch::full({2}, 3)}}),
+         dict({{"cuda:1", torch::full({2}, second)}})});
     part.load(states, group)();
     const bool same = group.rank() < 2 || second == 3;
     REQUIRE(loaded == (same ? "saved" : "derived"));

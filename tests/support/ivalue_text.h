@@ -32,6 +32,14 @@ inline c10::impl::GenericDict dict(
   return result;
 }
 
+inline c10::impl::GenericList list(const std::vector<c10::IValue>& items) {
+  c10::impl::GenericList result(c10::AnyType::get());
+  for (const auto& item : items) {
+    result.push_back(item);
+  }
+  return result;
+}
+
 /// The value at a path of keys in nested dicts.
 template <typename... Keys>
 c10::IValue entry(c10::IValue value, const Keys&... keys) {
