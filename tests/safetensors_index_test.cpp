@@ -168,11 +168,6 @@ FOLDER_TEST("an index is not written through a link") {
 FOLDER_TEST("what is no dict of tensors needs one file") {
   REQUIRE_THROWS_WITH(
       write_checkpoint_file(folder / kIndex, 3), Has("only a dict of tensors"));
-  int64_t epoch = 0;
-  TrainingState state;
-  state.add("epoch", epoch);
-  REQUIRE_THROWS_WITH(
-      state.save(folder / kIndex), Has("only a dict of tensors"));
   REQUIRE(folder.names().empty());
 }
 
