@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/internal/export.h>
-#include <ddp/samplers/internal/sample_order.h>
 #include <torch/data/samplers/base.h>
 #include <torch/ordered_dict.h>
 
@@ -10,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddp {
 
@@ -134,6 +134,22 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   virtual torch::OrderedDict<std::string, int64_t> identity() const;
 
  private:
+  /// The samples that a copy of a sampler draws in one loop, and the loop's
+  /// progress.
+  struct Order {
+    int64_t epoch = 0;
+    /// The position in the epoch's sequence, over all ranks, at which the loop
+    /// began.
+    size_t start = 0;
+    size_t size = 0;
+    /// The number of this loop among the loops of all copies.
+    uint64_t loop = 0;
+    /// Whether `first` and `indices` have been drawn.
+    bool drawn = false;
+    size_t first = 0;
+    std::vector<size_t> indices; // empty if the sequence is undefined
+    size_t position = 0;
+  };
   struct Progress;
   struct Shared; // between copies
 
@@ -149,7 +165,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t rank_;
   Remainder remainder_;
   std::shared_ptr<Shared> shared_;
-  detail::SampleOrder order_;
+  Order order_;
 };
 
 } // namespace ddp
