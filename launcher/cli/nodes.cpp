@@ -14,8 +14,6 @@
 namespace ddp {
 namespace {
 
-constexpr int kMostNodes = 16384;
-
 /// The data of a scheduler that starts one ddprun on each node.
 struct SchedulerNodes {
   std::string launcher; // for messages

@@ -15,6 +15,11 @@ constexpr int kRendezvousPort = 29400;
 /// The default port of etcd for clients.
 constexpr int kEtcdPort = 2379;
 
+/// The maximum number of ranks on a node, so that a typing error does not
+/// exhaust the machine's memory. The number of all ranks fits an int.
+constexpr int kMaxLocalRanks = 65536;
+constexpr int kMostNodes = 16384;
+
 /// TLS and authentication for etcd; empty if etcd requires none.
 struct EtcdAccess {
   /// PEM files for TLS: this client's certificate and key, and the certificate

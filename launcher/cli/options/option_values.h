@@ -65,10 +65,6 @@ int int_of(const OptionValue& value, int least, int most);
 /// Seconds, possibly with decimals.
 std::chrono::milliseconds seconds_of(const OptionValue& value);
 
-/// The maximum number of ranks on a node, so that a typing error does not
-/// exhaust the machine's memory.
-constexpr int kMaxLocalRanks = 65536;
-
 /// The number of ranks of --nproc-per-node: a number, or the number of CPUs or
 /// GPUs that ranks may use. `devices` is the ranks' CUDA_VISIBLE_DEVICES, none
 /// if unset. Reads system files under `root`.

@@ -9,6 +9,7 @@
 #include <net/if.h>
 
 #include <common/bounded_json.h>
+#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
@@ -64,9 +65,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 
 namespace {
 
-// The maximum for one node, so that the sum over all nodes fits an int.
-constexpr int kMaxRanksOfNode = 1 << 16;
-constexpr int kMostNodes = 1 << 14;
 constexpr int kMostEpochs = 1 << 30;
 
 bool is_in(int64_t number, int64_t least, int64_t most) {
@@ -102,8 +100,8 @@ bool is_address(const std::string& address) {
 bool is_valid(const NodeInfo& node) {
   constexpr size_t longest_name = 255;
   return is_id(node.id) && is_word(node.host, longest_name, std::isgraph) &&
-      is_address(node.address) && is_in(node.ranks, 1, kMaxRanksOfNode) &&
-      is_in(node.wanted_rank, -1, kMaxRanksOfNode) &&
+      is_address(node.address) && is_in(node.ranks, 1, kMaxLocalRanks) &&
+      is_in(node.wanted_rank, -1, kMaxLocalRanks) &&
       is_in(node.min_nodes, 1, kMostNodes) &&
       is_in(node.max_nodes, 1, kMostNodes) && node.max_restarts >= 0;
 }
