@@ -14,6 +14,21 @@ bool starts_with(const std::string& text, const std::string& start) {
   return text.rfind(start, 0) == 0;
 }
 
+// A call without its arguments: "save" for "save("a.pt")", "all_reduce" for
+// "all_reduce of 10 Float".
+std::string name_of_call(const std::string& call) {
+  return call.substr(0, std::min(call.find("(\""), call.find(" of ")));
+}
+
+// The last call in a heartbeat's activity between calls: "barrier" for "after
+// barrier". Empty within a call, and after a step of a Reducer.
+std::string call_before(const std::string& activity) {
+  const std::string after = "after ";
+  return starts_with(activity, after) && !starts_with(activity, "after step ")
+      ? activity.substr(after.size())
+      : "";
+}
+
 constexpr size_t kMostSides = 4; // in a text
 // A rank's connections close, and its peers fail, at most this long before its
 // end.
@@ -140,17 +155,6 @@ std::string call_of(const std::string& activity) {
   // The object may contain a colon.
   const size_t end = activity.find("\"): ", object);
   return end == std::string::npos ? activity : activity.substr(0, end + 2);
-}
-
-std::string name_of_call(const std::string& call) {
-  return call.substr(0, std::min(call.find("(\""), call.find(" of ")));
-}
-
-std::string call_before(const std::string& activity) {
-  const std::string after = "after ";
-  return starts_with(activity, after) && !starts_with(activity, "after step ")
-      ? activity.substr(after.size())
-      : "";
 }
 
 std::optional<Blame> blame_departed(const std::vector<RankEnd>& ends) {

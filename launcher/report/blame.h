@@ -33,12 +33,4 @@ std::optional<Blame> blame_caller(const std::vector<RankEnd>& ends);
 /// between calls.
 std::string call_of(const std::string& activity);
 
-/// A call without its arguments: "save" for "save("a.pt")", "all_reduce" for
-/// "all_reduce of 10 Float".
-std::string name_of_call(const std::string& call);
-
-/// The last call in a heartbeat's activity between calls: "barrier" for "after
-/// barrier". Empty within a call, and after a step of a Reducer.
-std::string call_before(const std::string& activity);
-
 } // namespace ddp
