@@ -1,5 +1,4 @@
 #include <common/cpu_quota.h>
-#include <common/text.h>
 
 #include <algorithm>
 #include <fstream>
@@ -49,15 +48,6 @@ double least_quota(
   }
 }
 
-bool names_cpu(const std::string& controllers) {
-  for (const std::string& name : split_list(controllers)) {
-    if (name == "cpu") {
-      return true;
-    }
-  }
-  return false;
-}
-
 } // namespace
 
 double cpu_quota(const std::string& root) {
@@ -74,7 +64,7 @@ double cpu_quota(const std::string& root) {
     const std::string mount = root + "/sys/fs/cgroup";
     if (controllers.empty()) {
       least = std::min(least, least_quota(mount, group, quota_v2));
-    } else if (names_cpu(controllers)) {
+    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
       for (const std::string& folder : {std::string("cpu"), controllers}) {
         least =
             std::min(least, least_quota(mount + "/" + folder, group, quota_v1));

@@ -133,10 +133,6 @@ const char* const kTaskNames[] = {
     "SLURM_TASK_PID",
     "SLURM_GTIDS"};
 
-bool begins_with(const std::string& text, const std::string& beginning) {
-  return text.compare(0, beginning.size(), beginning) == 0;
-}
-
 } // namespace
 
 std::optional<SchedulerEnvironment> detect_scheduler(
@@ -177,11 +173,11 @@ std::string check_scheduler(
 }
 
 bool describes_scheduler_task(const std::string& variable) {
-  if (begins_with(variable, "PMIX_MCA_")) {
+  if (variable.rfind("PMIX_MCA_", 0) == 0) {
     return false; // parameters, which users set as well
   }
   for (const char* beginning : kTaskBeginnings) {
-    if (begins_with(variable, beginning)) {
+    if (variable.rfind(beginning, 0) == 0) {
       return true;
     }
   }

@@ -49,16 +49,7 @@ std::string check_scheduler(
 /// the second call to MPI_Init would fail. Without these variables, MPI_Init in
 /// a rank creates a world of that rank alone. Variables that describe the
 /// allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or set parameters
-/// (OMPI_MCA_btl, PMIX_MCA_gds) are not included. The variables are:
-///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, the
-///     OMPI_MCA_orte_* that mpirun sets, OMPI_COMMAND, OMPI_ARGV,
-///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
-///     OMPI_FILE_LOCATION
-///   PMIX_* except PMIX_MCA_*; PMI_*; MPI_LOCALRANKID, MPI_LOCALNRANKS
-///   MV2_COMM_WORLD_*, PALS_*, FLUX_TASK_*, FLUX_JOB_SIZE
-///   SLURM_STEP_*, SLURM_STEPID, SLURM_PROCID, SLURM_LOCALID, SLURM_NODEID,
-///     SLURM_NTASKS, SLURM_NPROCS, SLURM_TASKS_PER_NODE, SLURM_TASK_PID,
-///     SLURM_GTIDS
+/// (OMPI_MCA_btl, PMIX_MCA_gds) are not included.
 bool describes_scheduler_task(const std::string& variable);
 
 } // namespace ddp
