@@ -248,10 +248,6 @@ void read_checked(const ZipRecord& record, bool check, const Read& read) {
 } // namespace
 
 ZipReader::ZipReader(const ByteSource& source) : source_(source) {
-  read_directory();
-}
-
-void ZipReader::read_directory() {
   const auto directory = find_directory(source_);
   const auto text = source_.text(directory.offset, directory.size);
   std::string_view rest = text;

@@ -54,7 +54,6 @@ class ZipReader {
   void verify(const ZipRecord& record) const;
 
  private:
-  void read_directory();
   void find_content(ZipRecord& record) const;
   /// `order` contains the records sorted by offset; they must end before the
   /// directory.
