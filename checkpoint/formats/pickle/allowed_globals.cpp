@@ -213,7 +213,6 @@ PickleValue AllowedGlobals::reduce(
       case PickleMeaning::kRebuildTensorV3:
         return make_tensor(global, values);
       case PickleMeaning::kRebuildParameter:
-      case PickleMeaning::kRebuildParameterWithState:
         return make_parameter(values);
       case PickleMeaning::kRebuildFromType:
         return make_from_type(values);

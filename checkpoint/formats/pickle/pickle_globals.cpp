@@ -59,7 +59,7 @@ Globals make_globals() {
   add("torch._utils._rebuild_tensor_v3", PickleMeaning::kRebuildTensorV3);
   add("torch._utils._rebuild_parameter", PickleMeaning::kRebuildParameter);
   add("torch._utils._rebuild_parameter_with_state",
-      PickleMeaning::kRebuildParameterWithState);
+      PickleMeaning::kRebuildParameter);
   add("torch._tensor._rebuild_from_type_v2", PickleMeaning::kRebuildFromType);
   for (const std::string type : {"int", "double", "bool", "tensor"}) {
     add("torch.jit._pickle.build_" + type + "list", PickleMeaning::kTypedList);

@@ -14,7 +14,6 @@ enum class PickleMeaning {
   kRebuildTensorV2,
   kRebuildTensorV3,
   kRebuildParameter,
-  kRebuildParameterWithState,
   kRebuildFromType,
   kArchive,
   kTypedList,
