@@ -35,13 +35,6 @@ struct HasEpoch<
         decltype(std::declval<const Stateful&>().epoch()),
         int64_t>>> : std::true_type {};
 
-/// Whether an object's state is complete on one rank only, as for an optimizer
-/// that can be in a `Join` since its step communicates.
-template <typename Stateful>
-using IsSharded = std::conjunction<
-    std::is_base_of<torch::optim::Optimizer, Stateful>,
-    std::is_base_of<Joinable, Stateful>>;
-
 DDP_API void run_all(const std::vector<std::function<void()>>& functions);
 
 /// Throws `c10::ValueError` unless `good` is true.
@@ -139,7 +132,9 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
         }
       });
   whole.collective = true;
-  whole.sharded = detail::IsSharded<Stateful>::value;
+  // An optimizer can be in a `Join` since its step communicates.
+  whole.sharded = std::is_base_of_v<torch::optim::Optimizer, Stateful> &&
+      std::is_base_of_v<Joinable, Stateful>;
   whole.unchecked = !kPlans;
   if constexpr (detail::HasEpoch<Stateful>::value) {
     whole.epoch = [&part] { return part.epoch(); };
