@@ -252,7 +252,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   std::optional<c10::IValue> value; // on rank 0
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
     try {
-      // After this call, no earlier epoch of this job writes to the folder.
+      // If this job has saved to the folder, no earlier epoch of this job
+      // writes to the folder after this call.
       impl_->folder.take(/*only_own_job=*/true);
     } catch (const std::exception& error) { // a read-only folder
       TORCH_WARN_ONCE("ddp: ", detail::error_text(error));

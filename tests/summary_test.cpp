@@ -81,6 +81,24 @@ RANKS_TEST("the summary shows each module's parameters and buckets") {
           "\nbackward ",
           "\nof 2 timed backward passes\n") &&
           !Has("\nforward "));
+  net->stem->bias.set_requires_grad(true); // in a bucket after the next pass
+  REQUIRE_THAT(summary(net, reducer), Has("\nstem      Linear     3    "));
+}
+
+TEST_CASE("alone, the summary calls only sparse gradients sparse") {
+  const auto net = std::make_shared<WordNet>();
+  const Reducer reducer(net, ProcessGroup(), options());
+  REQUIRE(
+      table(summary(net, reducer)) ==
+      "module    type       buckets  parameters    bytes  gradients\n"
+      "(itself)  WordNet                      1      4 B        0 B\n"
+      "words     Embedding                1,200  4.7 KiB        0 B\n"
+      "rare      Embedding  sparse          200    800 B        0 B\n"
+      "stem      Linear     frozen           20     80 B        0 B\n"
+      "body.1    Linear                      20     80 B        0 B\n"
+      "own       Linear     ignored          20     80 B        0 B\n"
+      "tied      Tied       shared            0      0 B        0 B\n"
+      "total                              1,461  5.7 KiB        0 B\n");
 }
 
 RANKS_TEST("the summary looks through wrappers, pointers and holders") {

@@ -3,6 +3,7 @@
 #include <common/text_table.h>
 #include <ddp/module_state.h>
 #include <ddp/reducer.h>
+#include <ddp/reducer/reducer_impl.h>
 
 #include <torch/nn/module.h>
 
@@ -62,15 +63,17 @@ struct Totals {
 class ModuleTotals {
  public:
   explicit ModuleTotals(const Reducer& reducer) {
-    const auto parameters = reducer.parameters();
+    const auto& parameters = ReducerImpl::of(reducer).parameters;
     for (const auto& parameter : parameters) {
-      buckets_[parameter.unsafeGetTensorImpl()] = 0;
+      reduced_[parameter.tensor.unsafeGetTensorImpl()].sparse =
+          parameter.sparse;
     }
     size_t number = 0;
     for (const auto& bucket : reducer.buckets()) {
       ++number;
       for (const size_t index : bucket) {
-        buckets_[parameters[index].unsafeGetTensorImpl()] = number;
+        reduced_[parameters[index].tensor.unsafeGetTensorImpl()].bucket =
+            number;
       }
     }
   }
@@ -84,11 +87,16 @@ class ModuleTotals {
   }
 
  private:
+  struct Reduced {
+    size_t bucket = 0; // 0: none, as in a group of one
+    bool sparse = false;
+  };
+
   void add(const at::Tensor& parameter, Totals& totals) {
     const auto* key = parameter.unsafeGetTensorImpl();
-    const auto entry = buckets_.find(key);
-    const bool reduced = entry != buckets_.end();
-    const auto bucket = reduced ? entry->second : 0;
+    const auto entry = reduced_.find(key);
+    const bool reduced = entry != reduced_.end();
+    const auto bucket = reduced ? entry->second.bucket : 0;
     if (bucket > 0) {
       totals.buckets.insert(bucket);
     }
@@ -103,15 +111,14 @@ class ModuleTotals {
       totals.notes.insert("ignored");
     } else if (!parameter.requires_grad()) {
       totals.notes.insert("frozen");
-    } else if (bucket == 0) {
+    } else if (entry->second.sparse) {
       totals.notes.insert("sparse");
-    } else {
+    } else if (bucket > 0) {
       totals.gradient_bytes += bytes;
     }
   }
 
-  /// The number of each parameter's bucket; 0: none.
-  std::map<const c10::TensorImpl*, size_t> buckets_;
+  std::map<const c10::TensorImpl*, Reduced> reduced_;
   std::set<const c10::TensorImpl*> seen_;
 };
 

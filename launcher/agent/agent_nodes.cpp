@@ -303,7 +303,8 @@ int Agent::conclude(const Command& exit) {
     blame_own_rank(&report);
   } else if (exit.code == 0) {
     report.reason = StopReason::kNone;
-  } else if (exit.code == kExitSignalBase + report.signal) {
+  } else if (
+      report.signal != 0 && exit.code == kExitSignalBase + report.signal) {
     report.reason = StopReason::kSignal; // reported when it arrived
     say_reason();
   } else if (report.reason == StopReason::kNotExecuted) {

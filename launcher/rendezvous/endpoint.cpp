@@ -215,13 +215,22 @@ std::optional<std::string> endpoint_address(const NodeOptions& nodes) {
 }
 
 std::string local_address_of(const NodeOptions& nodes) {
-  const auto addresses = addresses_of(nodes.local_address);
-  if (addresses.empty()) {
+  const Addresses addresses = addresses_of(nodes.local_address);
+  const bool for_this_machine_alone =
+      is_written_as_loopback(nodes.local_address);
+  for (const std::string& each : addresses) {
+    if (is_loopback(each) == for_this_machine_alone) {
+      return each;
+    }
+  }
+  std::string outward = addresses.empty() ? "" : outward_address();
+  if (outward.empty()) {
     throw LaunchError(
         kExitUsage,
-        "--local-addr " + nodes.local_address + ": does not resolve");
+        "--local-addr " + nodes.local_address + ": " + joined(addresses) +
+            (addresses.empty() ? "" : " leads other nodes to themselves"));
   }
-  return addresses.front();
+  return outward;
 }
 
 std::optional<Listener> listen_at_endpoint(

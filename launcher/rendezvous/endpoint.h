@@ -50,8 +50,8 @@ std::optional<Listener> listen_at_endpoint(
     const NodeOptions& nodes,
     const std::string& address);
 
-/// --local-addr as a numeric address. Throws LaunchError if the name does not
-/// resolve.
+/// --local-addr as a numeric address; for the name of this machine, an address
+/// at which others reach it. Throws LaunchError if there is no such address.
 std::string local_address_of(const NodeOptions& nodes);
 
 /// Listens at a port of --port-range, or else at any free port. Throws

@@ -60,7 +60,6 @@ if command -v pkg-config >/dev/null; then
   flags=$(PKG_CONFIG_PATH=${library%/*}/pkgconfig \
     pkg-config --cflags --libs ddp)
   # The folder's name has spaces, which pkg-config escapes.
-  eval "c++ -o \"\$work/by_pkg_config\" \"\$source/main.cpp\" $flags \
-    \"-Wl,-rpath,\${library%/*}\""
+  eval "c++ -o \"\$work/by_pkg_config\" \"\$source/main.cpp\" $flags"
   "$work/by_pkg_config" 1 "$work/model.safetensors"
 fi

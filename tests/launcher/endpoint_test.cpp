@@ -117,6 +117,24 @@ TEST_CASE("this machine's name is served where others reach it", "[unit]") {
   CHECK(address != "::1");
 }
 
+TEST_CASE("--local-addr by name is where others reach the node", "[unit]") {
+  NodeOptions nodes;
+  const auto address_for = [&](const std::string& text) {
+    nodes.local_address = text;
+    return local_address_of(nodes);
+  };
+  CHECK(address_for(kElsewhere) == kElsewhere);
+  CHECK(address_for("127.0.1.1") == "127.0.1.1");
+  CHECK(is_written_as_loopback(address_for("localhost")));
+  CHECK_THAT(
+      launch_error_of([&] { address_for("no-such-host.invalid"); }),
+      Has("--local-addr no-such-host.invalid: does not resolve"));
+  const std::string name = detail::host_name();
+  if (!addresses_of(name).empty() && !outward_address().empty()) {
+    CHECK_FALSE(is_written_as_loopback(address_for(name)));
+  }
+}
+
 TEST_CASE("ports are taken from the range", "[unit]") {
   const int port = free_port();
   NodeOptions nodes;

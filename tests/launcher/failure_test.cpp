@@ -165,6 +165,7 @@ TEST_CASE("every end has its report", "[failure]") {
   };
   CHECK_THAT(outcome({"true"}, 0), Has("\"succeeded\""));
   CHECK_THAT(outcome({"false"}, 1), Has("\"failed\""));
+  CHECK_THAT(outcome({"sh", "-c", "exit 128"}, 128), Has("\"failed\""));
   CHECK_THAT(outcome({"/no/where"}, 127), Has("/no/where"));
   CHECK_THAT(outcome({"/etc/passwd"}, 126), Has("/etc/passwd"));
   const Listener taken = listen_on("127.0.0.1", 0);

@@ -48,8 +48,10 @@ class DDP_API ProcessGroup {
   ProcessGroup& operator=(const ProcessGroup&) = default; ///< Also a move.
 
   /// Wraps an existing group of the program. A `device` without an index is the
-  /// current one. Compares the ranks' hosts to find the host layout.
-  /// Collective.
+  /// current one. Compares the ranks' hosts to find the host layout. Duplicates
+  /// of the group are the group itself, so a Reducer, its wrapper and
+  /// `convert_sync_batchnorm` use one communicator: Reducers must not share a
+  /// backward pass, and an error in a pass ends the group. Collective.
   static ProcessGroup from_c10d(
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));

@@ -59,8 +59,9 @@ struct ProcessGroupOptions {
 
   /// The device of tensors: `torch::kCPU` or `torch::kCUDA`. CUDA without an
   /// index selects the GPU of the local rank. Environment: DDP_DEVICE ("cpu",
-  /// "cuda", "cuda:1"). Default: CUDA if the backend is unset or nccl and no
-  /// host has more ranks than usable GPUs; otherwise CPU.
+  /// "cuda", "cuda:1"). Default: CUDA if the backend is unset, "auto" or "nccl"
+  /// and no host has more ranks than usable GPUs; otherwise CPU (`from_mpi`: an
+  /// unset backend is "mpi").
   TORCH_ARG(std::optional<c10::Device>, device);
 
   /// Whether ranks may share a GPU, over gloo, if a host has fewer GPUs than
@@ -80,9 +81,9 @@ struct ProcessGroupOptions {
   /// crash by a signal, is also written to the file that
   /// TORCHELASTIC_ERROR_FILE names, for ddprun's or torchrun's report.
   /// `init_process_group` installs a terminate handler that calls the previous
-  /// one. If TORCHELASTIC_ERROR_FILE is set, the function also installs
-  /// handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, unless the
-  /// program has handlers for them.
+  /// one. If TORCHELASTIC_ERROR_FILE is set, or DDP_DEBUG is info or detail,
+  /// the function also installs handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL
+  /// and SIGABRT, unless the program has handlers for them.
   TORCH_ARG(bool, report_uncaught) = true;
 };
 

@@ -134,7 +134,8 @@ struct ReducerOptions {
   TORCH_ARG(std::shared_ptr<CommHook>, comm_hook);
 
   /// Whether the Reducer's collectives run on the given group, not on separate
-  /// connections. Nothing else may then use that group during a backward pass.
+  /// connections. Nothing else may then use that group during a backward pass,
+  /// and an error in a pass also ends the group.
   TORCH_ARG(bool, share_communicator) = false;
 
   /// Whether `Reducer::timeline()` is recorded.

@@ -223,7 +223,8 @@ std::string help_text() {
       paragraph(
              "Underscores may replace dashes, and unique prefixes of names are "
              "accepted. Environment variables such as PET_NPROC_PER_NODE set "
-             "options that are not on the command line.");
+             "options (but neither --env nor --hosts nor --hostfile) that are "
+             "not on the command line.");
 }
 
 } // namespace ddp

@@ -59,10 +59,11 @@ struct IncompatibleKeys {
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are
 /// missing or unexpected, if shapes differ (the message lists all), or if ranks
-/// pass different paths. The modules are then unchanged. With `strict(false)`,
-/// the function returns the missing and unexpected names, and throws if the
-/// module and the file have no name in common. Tensors that the file lacks get
-/// rank 0's values, unless every rank reads the file.
+/// pass different paths (unless every rank reads the file). The modules are
+/// then unchanged. With `strict(false)`, the function returns the missing and
+/// unexpected names, and throws if the module and the file have no name in
+/// common. Tensors that the file lacks get rank 0's values, unless every rank
+/// reads the file.
 DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -73,8 +73,8 @@ DDP_API c10::IValue read_checkpoint_file(
 /// `torch.load`, or `.safetensors`. In safetensors, tensors are named by their
 /// paths, such as "model.conv.weight", and other values are in the metadata, as
 /// JSON. A dict of only tensors keeps plain names, and may also be written as
-/// `.safetensors.index.json`, with files of at most 5 GB in the same folder;
-/// only one process at a time may write an index.
+/// `.safetensors.index.json`, with files of at most 5 GB (more for a larger
+/// tensor) in the same folder; only one process at a time may write an index.
 ///
 /// Tensors may have any dtype (in safetensors, see `write_safetensors`),
 /// strides and device. In a `.pt` file, tensors that share a storage also share

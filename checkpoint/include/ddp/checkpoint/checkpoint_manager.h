@@ -56,7 +56,7 @@ struct LoadedCheckpoint {
 /// Each file is named after its step ("step-120.pt"); the symbolic link
 /// "latest" points to the newest file. Rank 0 writes each file atomically. Old
 /// files are removed only after the new file has been read back and is valid,
-/// so a valid file always remains.
+/// so a valid file always remains, unless the same step is saved again.
 class DDP_API CheckpointManager {
  public:
   /// The parts of `state` must outlive the manager. Rank 0 reads the folder,
@@ -81,13 +81,14 @@ class DDP_API CheckpointManager {
   ///
   /// Collective: every rank returns when the file is on the disk (if
   /// asynchronous, when the values are copied) or throws `c10::Error` with rank
-  /// 0's reason. An asynchronous `save` first waits for the previous save,
-  /// within the group's timeout, and throws if that save failed; at most one
-  /// save is in progress. Also throws if ranks pass different steps or folders,
-  /// if another process writes to the folder, or if `step` is negative or less
-  /// than in the previous save or load. Throws if the folder contains later
-  /// steps that were not loaded, since they are from a different run and `load`
-  /// would prefer them, unless `ElasticRun::sync` has restored the state.
+  /// 0's reason. The write and the reading back must take less than the group's
+  /// timeout. An asynchronous `save` first waits for the previous save, within
+  /// that timeout, and throws if that save failed; at most one save is in
+  /// progress. Also throws if ranks pass different steps or folders, if another
+  /// process writes to the folder, or if `step` is negative or less than in the
+  /// previous save or load. Throws if the folder contains later steps that were
+  /// not loaded, since they are from a different run and `load` would prefer
+  /// them, unless `ElasticRun::sync` has restored the state.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest valid checkpoint, and warns about newer corrupt

@@ -49,9 +49,10 @@ class DDP_API TrainingState {
     return add(name, module.ptr());
   }
 
-  /// Adds a LibTorch optimizer; see `optimizer_state`. Throws
-  /// `c10::NotImplementedError` for a class of the program, which needs
-  /// `state_dict()` and `load_state_dict(state)`, see below.
+  /// Adds a LibTorch optimizer; see `optimizer_state`. Of a class derived from
+  /// one, such as SGD, only the base's state is saved. Throws
+  /// `c10::NotImplementedError` for other classes. A class with its own state
+  /// needs `state_dict()` and `load_state_dict(state)`, see below.
   TrainingState& add(
       const std::string& name,
       torch::optim::Optimizer& optimizer);
@@ -107,10 +108,10 @@ class DDP_API TrainingState {
   /// format is `.pt`, Python's zip format, which `torch.load` reads as a dict,
   /// or `.safetensors` (see `write_checkpoint_file`).
   ///
-  /// Collective: rank 0 writes; every rank returns when the file is on the
-  /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// any other extension. Warns if ranks pass different paths, and uses rank
-  /// 0's path.
+  /// Collective: rank 0 writes, within the group's timeout; every rank returns
+  /// when the file is on the disk, or throws `c10::Error` with the reason.
+  /// Throws `c10::ValueError` for any other extension. Warns if ranks pass
+  /// different paths, and uses rank 0's path.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Loads all parts from a file written by `save` or Python's `torch.save`;
@@ -118,10 +119,10 @@ class DDP_API TrainingState {
   ///
   /// Collective: by default, rank 0 reads the file and sends the other ranks a
   /// copy. Every rank throws the same `c10::Error` if ranks pass different
-  /// paths, or if the file is corrupt or does not fit a rank's parts. If a rank
-  /// throws, nothing changes on any rank, except as in `load_state_dict`.
-  /// During the call, each rank's CPU memory holds the whole file; a device
-  /// holds only the state.
+  /// paths (unless every rank reads the file), or if the file is corrupt or
+  /// does not fit a rank's parts. If a rank throws, nothing changes on any
+  /// rank, except as in `load_state_dict`. During the call, each rank's CPU
+  /// memory holds the whole file; a device holds only the state.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},

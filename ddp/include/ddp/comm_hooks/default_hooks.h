@@ -23,7 +23,7 @@ namespace ddp {
 class DDP_API CompressHook final : public CommHook {
  public:
   /// If `inner` is null, uses an all-reduce. Throws `c10::ValueError` if
-  /// `dtype` is not a floating-point type.
+  /// `dtype` is not half, bfloat16, float or double.
   explicit CompressHook(
       at::ScalarType dtype,
       std::shared_ptr<CommHook> inner = nullptr);
