@@ -126,6 +126,22 @@ TEST_CASE("Nodes make no plan in the log of another job", "[unit]") {
     REQUIRE(actions.size() == 1);
     CHECK(actions[0].entry.type == Entry::Type::kPlan);
   }
+  SECTION("and end with their own one, although its host was lost before") {
+    join.from = join.node.id = "c";
+    join.node.hosts_log = true;
+    machine.entry(join, now);
+    Entry lost;
+    lost.type = Entry::Type::kLost;
+    lost.from = "b";
+    lost.about = "c";
+    machine.entry(lost, now);
+    machine.take_actions();
+    machine.log_lost("closed", now);
+    const auto actions = machine.take_actions();
+    REQUIRE(actions.size() == 1);
+    CHECK(actions[0].kind == NodeStateMachine::Action::Kind::kExit);
+    CHECK(actions[0].code == kExitInfrastructure);
+  }
 }
 
 // A node's part in a job of several, as its agent drives it.
