@@ -208,7 +208,7 @@ FolderEntry CheckpointFolder::new_entry(
   std::error_code error;
   fs::create_directories(place_, error);
   check(error, "making the folder", path_);
-  for (const auto& entry : entries()) {
+  for (const auto& entry : metric ? std::vector<FolderEntry>() : entries()) {
     if (!metric && entry.step == step && corrupt_.count(entry.path) == 0) {
       metric = entry.metric;
     }

@@ -47,13 +47,15 @@ JobEnvironment make_environment(const LaunchOptions& options) {
 void choose_threads(Job* job) {
   const LaunchOptions& options = job->options;
   const int ranks = options.nproc_per_node;
-  const int cpus = job->places.empty()
-      ? available_cpus()
-      : std::min(available_cpus(), usable_cpus(job->places));
+  int cpus = available_cpus();
+  if (!job->places.empty()) {
+    cpus = std::min(cpus, usable_cpus(job->places));
+  }
   const auto set =
       rank_variable(options, process_environment, "OMP_NUM_THREADS");
+  const bool has_quota = ranks == 1 && quota_limits_cpus();
   const int threads = omp_threads_per_rank(
-      ranks, cpus, set ? set->c_str() : nullptr, quota_limits_cpus());
+      ranks, cpus, set ? set->c_str() : nullptr, has_quota);
   job->environment.omp_threads = threads;
   if (threads > 0) {
     job->notes.push_back(

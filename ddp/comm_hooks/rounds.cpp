@@ -1,6 +1,5 @@
 #include <ddp/comm_hooks/rounds.h>
 
-#include <ddp/backends/mpi.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/error_text.h>
@@ -62,9 +61,8 @@ ProcessGroup Rounds::connect(const ProcessGroup& group) {
   }
   thread_.reset(); // ends the reductions of another Reducer
   own_.reset();
-  const bool one_thread = ProcessGroupImpl::of(group).communicator &&
-      backends::mpi::library().needs_calls();
-  if (group.device().is_cpu() && !one_thread) {
+  const bool has_threads = !needs_calls(ProcessGroupImpl::of(group));
+  if (group.device().is_cpu() && has_threads) {
     own_ = group.duplicate();
     if (own_->c10d() == group.c10d()) { // it cannot be reconnected
       own_.reset();

@@ -119,11 +119,6 @@ void wait_in_slices(
   }
 }
 
-/// Whether operations of the group progress only in calls.
-bool needs_calls(const ProcessGroupImpl& group) {
-  return group.communicator && backends::mpi::library().needs_calls();
-}
-
 /// Sleeps, but lets the group's operations progress.
 void pass(milliseconds time, const ProcessGroupImpl& group) {
   if (needs_calls(group)) {
@@ -183,6 +178,10 @@ void abort_group(
 
 PeerError::PeerError(const std::string& text)
     : DistBackendError(text, frames()) {}
+
+bool needs_calls(const ProcessGroupImpl& group) {
+  return group.communicator && backends::mpi::library().needs_calls();
+}
 
 void defer(const ProcessGroupImpl& group, const std::function<void()>& launch) {
   group.communicator ? backends::mpi::library().defer(launch) : launch();

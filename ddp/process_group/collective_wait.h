@@ -39,6 +39,10 @@ struct Collective {
   bool on_host = true;
 };
 
+/// Whether the group's operations progress only in calls, as over MPI without
+/// threads.
+bool needs_calls(const ProcessGroupImpl& group);
+
 /// Calls `launch`, whose collectives need not be complete when it returns. If
 /// MPI makes progress only in calls, they complete in the waits below.
 void defer(const ProcessGroupImpl& group, const std::function<void()>& launch);

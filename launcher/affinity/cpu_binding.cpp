@@ -1,6 +1,7 @@
 #include <launcher/affinity/cpu_binding.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <iterator>
 #include <map>
@@ -270,18 +271,17 @@ std::vector<RankPlace> rank_places(
 }
 
 int usable_cpus(const std::vector<RankPlace>& places) {
+  std::array<int, CPU_SETSIZE> ranks{}; // of each CPU
+  for (size_t cpu = 0; cpu < ranks.size(); ++cpu) {
+    for (const RankPlace& each : places) {
+      ranks[cpu] += CPU_ISSET(cpu, &each.cpus) ? 1 : 0;
+    }
+  }
   double smallest = CPU_SETSIZE;
   for (const RankPlace& each : places) {
     double share = 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &each.cpus)) {
-        const auto has = [cpu](const RankPlace& place) {
-          return CPU_ISSET(cpu, &place.cpus);
-        };
-        share += 1.0 /
-            static_cast<double>(
-                     std::count_if(places.begin(), places.end(), has));
-      }
+    for (size_t cpu = 0; cpu < ranks.size(); ++cpu) {
+      share += CPU_ISSET(cpu, &each.cpus) ? 1.0 / ranks[cpu] : 0;
     }
     smallest = std::min(smallest, share);
   }

@@ -187,7 +187,7 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
     until_ = now;
     return;
   }
-  const bool was_others = state_ != State::kOrphaned && is_log_of_others();
+  const bool was_others = is_log_of_others();
   const bool has_joined =
       self_.hosts_log || (log_.has(self_.id) && !was_others);
   // A service that was never reached has rejected this node.
