@@ -119,6 +119,23 @@ RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {
   group.barrier();
 }
 
+RANKS_TEST("a failure after a collective does not fail it", 3) {
+  auto& impl = detail::ProcessGroupImpl::of(group);
+  if (group.rank() == 1) {
+    detail::report_failure(group, "a later failure");
+  } else {
+    bool looked = false;
+    detail::wait_with_timeout(impl, [&](std::chrono::milliseconds /*slice*/) {
+      // The operation ends, and rank 1 fails, after the first look.
+      while (!looked && impl.failure_store->read(impl.scope).empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      return std::exchange(looked, true);
+    });
+  }
+  meet_at_store(group, {"0", "1", "2"});
+}
+
 RANKS_TEST(
     "what cannot start after a failure that nobody waited for has its reason",
     2,

@@ -36,6 +36,9 @@ class Group {
   Context& context(int rank) const {
     return *contexts_[rank];
   }
+  Control& control(int rank) const {
+    return memories_[rank]->mapping()->control();
+  }
   at::Tensor in_heap(int rank, int64_t count) const {
     return memories_[rank]->tensor(count, c10::kFloat);
   }
@@ -267,6 +270,38 @@ TEST_CASE("threads that are ranks access no byte at the same time") {
       thread.join();
     }
     REQUIRE(right == std::vector<int>(size, 3));
+  }
+}
+
+TEST_CASE("a rank that fails after a step of all ranks does not undo it") {
+  using namespace std::chrono_literals;
+  const Group group(200); // so many that looking for failures takes a while
+  const int last = group.size() - 1;
+  for (int step = 0; step < 2000; ++step) {
+    std::atomic<int> ready{0};
+    for (int rank = 0; rank < last; ++rank) {
+      group.context(rank).finish_step();
+    }
+    std::thread thread([&] {
+      ready = 1;
+      for (int look = 0; look < step || ready == 1; ++look) { // a moment later
+      }
+      group.context(last).finish_step();
+      group.context(last).abort("a later failure");
+    });
+    while (ready == 0) {
+    }
+    ready = 2;
+    std::string error;
+    try {
+      while (!group.context(0).all_finished(Context::Clock::now() + 1s, 0ns)) {
+      }
+    } catch (const std::exception& thrown) {
+      error = thrown.what();
+    }
+    thread.join();
+    REQUIRE(error == "");
+    group.control(last).failed = 0;
   }
 }
 

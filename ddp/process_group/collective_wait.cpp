@@ -85,6 +85,15 @@ void look_for_change() {
   }
 }
 
+template <typename FinishedWithin>
+bool has_finished(FinishedWithin& finished_within) {
+  try {
+    return finished_within(milliseconds(1)); // 0 has no limit in c10d
+  } catch (const std::exception&) { // a consequence of another rank's failure
+    return false;
+  }
+}
+
 /// Waits until `finished_within` returns true. Throws if `finished_within`
 /// throws or another rank fails.
 template <typename FinishedWithin>
@@ -100,7 +109,14 @@ void wait_in_slices(
   bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
-      look_for_failure(group);
+      try {
+        look_for_failure(group);
+      } catch (const WaitFailure&) {
+        if (!has_finished(finished_within)) {
+          throw;
+        }
+        break; // before the other rank failed
+      }
       const auto waited = Clock::now() - start;
       if (group.failure_store && !state && waited > long_wait) {
         state = group.failure_store->mark_waiting(

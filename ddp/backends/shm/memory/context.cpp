@@ -162,7 +162,7 @@ bool Context::await(
     if (has_finished(rank)) {
       return true;
     }
-    check_failures();
+    check_failures(rank);
     check_alive();
     now = Clock::now();
     if (now >= until) {
@@ -177,7 +177,7 @@ void Context::check_alive() const {
     if (has_finished(rank) || !has_ended(rank)) {
       continue;
     }
-    check_failures(); // again, after the rank's end
+    check_failures(rank); // again, after the rank's end
     DDP_CHECK_WITH(DistBackendError, has_finished(rank), describe_end(rank));
   }
 }
@@ -192,10 +192,10 @@ std::string Context::missing() const {
   return name_ranks(ranks);
 }
 
-void Context::check_failures() const {
+void Context::check_failures(int awaited) const {
   for (int rank = 0; rank < size(); ++rank) {
     const auto& control = memory(rank).control();
-    if (control.failed.load() == kYes) {
+    if (control.failed.load() == kYes && !has_finished(awaited)) {
       const auto length = strnlen(control.failure, sizeof(control.failure));
       DDP_THROW(
           DistBackendError,

@@ -87,8 +87,8 @@ class Context {
 
  private:
   bool has_finished(int rank) const;
-  /// Throws if a rank has given up.
-  void check_failures() const;
+  /// Throws if a rank has given up before the rank `awaited` has done the step.
+  void check_failures(int awaited) const;
   /// Throws if a rank that has not done the step can no longer do the step.
   void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
