@@ -26,6 +26,7 @@ assert tuple(map(int, bound.groups())) == oldest, f"CMakeLists.txt: not {oldest}
 asks = {path.relative_to(source).as_posix()
         for folder in ("bench", "checkpoint", "common", "ddp", "examples",
                        "launcher", "samplers", "tests")
-        for path in (source / folder).rglob("*.[hc]*")
-        if re.search("TORCH_VERSION_M|C10D_BACKEND_HAS", path.read_text())}
+        for path in (source / folder).rglob("*")
+        if path.suffix in (".h", ".cpp", ".c")
+        and re.search("TORCH_VERSION_M|C10D_BACKEND_HAS", path.read_text())}
 assert asks == {"ddp/support/torch_version.h"}, f"these ask for the version: {asks}"
