@@ -1,6 +1,7 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
+#include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
@@ -100,6 +101,9 @@ std::function<void()> detail::prepare_checkpoint_file(
         "checkpoint '{}': an index of several files can contain only a dict of "
         "tensors: write this value to one file, .safetensors or .pt",
         path);
+    for (const auto& tensor : flat.tensors) {
+      safetensors_dtype(tensor.value().scalar_type(), tensor.key());
+    }
     metadata.emplace("format", "pt");
     if (!flat.structure.empty()) {
       metadata[kTreeKey] = flat.structure;

@@ -243,9 +243,10 @@ void CheckpointFolder::claim() {
   take(/*only_own_job=*/!locked);
   DDP_CHECK(
       locked || succeeds_,
-      "another process writes checkpoints to '{}': another job, or a rank "
-      "whose CheckpointManager was not given the group; use a separate folder "
-      "for each job, and pass the group on all ranks",
+      "another process or CheckpointManager writes checkpoints to '{}': "
+      "another job, a rank whose CheckpointManager was not given the group, or "
+      "an earlier manager of this program, which must be destroyed first; use "
+      "a separate folder for each, and pass the group on all ranks",
       path_);
 }
 

@@ -75,7 +75,8 @@ void CheckpointManager::Impl::check_later_steps(int64_t step) const {
       entries.empty() || entries[0].step <= std::max(step, last_step) ||
           detail::ProcessGroupImpl::of(group).repeats_steps,
       "'{}' has a checkpoint of step {} that this run did not load; cannot "
-      "save step {}; call load() first, or choose another folder",
+      "save step {}; call load() first, remove the later checkpoints to go "
+      "back to an earlier step, or choose another folder",
       folder.path(),
       entries[0].step,
       step);

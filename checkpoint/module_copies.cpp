@@ -57,22 +57,26 @@ bool is_whole_number(const at::Tensor& tensor) {
 }
 
 // As in Python, a file may lack the counters of its batch-norms, and the module
-// then keeps its own: earlier versions of PyTorch had none.
-void ignore_missing_counters(NameMatch& match) {
+// then keeps its own: earlier versions of PyTorch had none. Files of Hugging
+// Face have one name of a tensor with several, such as tied weights.
+void ignore_optional_names(const StateDict& state, NameMatch& match) {
   const auto is_in_file = [&](const std::string& name) {
-    return std::any_of(
-        match.pairs.begin(), match.pairs.end(), [&](const auto& pair) {
-          return pair.first == name;
-        });
+    const auto* tensor = state.find(name);
+    return tensor != nullptr &&
+        std::any_of(
+               match.pairs.begin(), match.pairs.end(), [&](const auto& pair) {
+                 return state[pair.first].is_same(*tensor);
+               });
   };
-  const auto is_counter = [&](const std::string& name) {
+  const auto is_optional = [&](const std::string& name) {
     const auto child = name.rfind('.') + 1; // 0 if there is no dot
-    return name.substr(child) == "num_batches_tracked" &&
-        is_in_file(name.substr(0, child) + "running_mean");
+    return is_in_file(name) ||
+        (name.substr(child) == "num_batches_tracked" &&
+         is_in_file(name.substr(0, child) + "running_mean"));
   };
   auto& missing = match.missing;
   missing.erase(
-      std::remove_if(missing.begin(), missing.end(), is_counter),
+      std::remove_if(missing.begin(), missing.end(), is_optional),
       missing.end());
 }
 
@@ -132,7 +136,7 @@ Copies plan_copies(
     const Names& others) {
   const auto state = named_state(module);
   auto match = match_names(state.keys(), tensors.keys());
-  ignore_missing_counters(match);
+  ignore_optional_names(state, match);
   append(match.unexpected, others);
   std::ostringstream misfits;
   if (keys == nullptr || match.pairs.empty()) {

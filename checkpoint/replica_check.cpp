@@ -68,12 +68,16 @@ void compare(
   try {
     verify_same_values(parameters, group, "parameters");
   } catch (const c10::ValueError& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.rfind("the parameters ", 0) != 0) {
+      throw; // an error that the wait for the other ranks has found
+    }
     ProcessGroupImpl::of(group).replica_checks = 0;
     if (group.rank() == 0) {
       TORCH_WARN(detail::format(
           "ddp: in this checkpoint, which has rank 0's values, {}\n{} "
           "DDP_CHECK_REPLICAS=0 turns this check off",
-          error.what_without_backtrace(),
+          text,
           advice));
     }
   }

@@ -39,7 +39,6 @@ detail::SafetensorsHeader header_of(
   detail::SafetensorsHeader header;
   for (const auto& item : tensors) {
     const auto& tensor = item.value();
-    detail::safetensors_dtype(tensor.scalar_type(), item.key());
     header.entries.push_back(
         {item.key(), tensor.scalar_type(), tensor.sizes().vec()});
   }

@@ -99,6 +99,23 @@ std::vector<IValue> own_states(
   return own;
 }
 
+/// Calls `work()`, whose errors then name the part.
+template <typename Work>
+auto naming_part(const std::string& name, const Work& work)
+    -> decltype(work()) {
+  try {
+    return work();
+  } catch (const c10::DistError&) {
+    throw; // callers act on the type
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.find("'" + name + "'") != std::string::npos) {
+      throw;
+    }
+    DDP_THROW(ValueError, "'{}': {}", name, text);
+  }
+}
+
 } // namespace
 
 IValue to_ivalue(const StateDict& state) {
@@ -213,8 +230,12 @@ Commits plan_parts(
         found != dict.end(),
         "load_state_dict: the state has no '{}'",
         part.name);
+    auto commit = naming_part(
+        part.name, [&] { return part.load(found->value(), group); });
     auto& list = part.unchecked ? commits.unchecked : commits.checked;
-    list.push_back(part.load(found->value(), group));
+    list.push_back([name = part.name, commit = std::move(commit)] {
+      naming_part(name, commit);
+    });
   }
   return commits;
 }

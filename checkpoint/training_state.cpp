@@ -90,13 +90,8 @@ TrainingState& TrainingState::add(
   auto part = detail::local_part(
       name,
       [&optimizer] { return optimizer_state(optimizer); },
-      [&optimizer, name](const IValue& state) -> detail::Commit {
-        try {
-          return detail::plan_optimizer_state(optimizer, state);
-        } catch (const c10::Error& error) {
-          DDP_THROW(
-              ValueError, "'{}': {}", name, error.what_without_backtrace());
-        }
+      [&optimizer](const IValue& state) -> detail::Commit {
+        return detail::plan_optimizer_state(optimizer, state);
       });
   part.optimizer = &optimizer;
   return add_part(std::move(part));

@@ -1,7 +1,9 @@
 #include <common/error_file.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 
 #include <cxxabi.h>
@@ -121,21 +123,31 @@ std::optional<ErrorFile> read_error_file(
 }
 
 bool tells_of_another(const std::string& text) {
-  for (const char* sign :
-       {"Connection closed by peer",
-        "Connection reset by peer",
-        "Broken pipe",
-        "remote process exited",
-        "ncclRemoteError",
-        "connectFullMesh failed",
-        "Failed to recv, got 0 bytes",
-        "store->get(", // NCCL's id, which a dead rank 0 did not store
-        "Socket closed"}) {
-    if (text.find(sign) != std::string::npos) {
-      return true;
-    }
-  }
-  return false;
+  const auto has_any = [&](std::initializer_list<const char*> signs) {
+    return std::any_of(signs.begin(), signs.end(), [&](const char* sign) {
+      return text.find(sign) != std::string::npos;
+    });
+  };
+  return has_any(
+             {"Connection closed by peer",
+              "remote process exited",
+              "ncclRemoteError",
+              "connectFullMesh failed",
+              "Failed to recv, got 0 bytes",
+              "store->get(", // NCCL's id, which a dead rank 0 did not store
+              "Socket closed"}) ||
+      // The program's own connections and pipes also end so.
+      (has_any({"Connection reset by peer", "Broken pipe"}) &&
+       has_any(
+           {"/gloo/",
+            "DistBackendError",
+            "DistNetworkError",
+            "SocketImpl", // c10d's store
+            "mca_btl", // Open MPI
+            "NCCL"})) ||
+      // Of ddp's shared memory, if the program uses c10d directly.
+      (has_any({"rank "}) && has_any({" (process "}) &&
+       has_any({") has left the group", ") has ended"}));
 }
 
 } // namespace ddp

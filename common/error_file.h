@@ -32,7 +32,7 @@ std::optional<ErrorFile> read_error_file(
     const std::string& program = "");
 
 /// Whether `text` is an error that libraries (gloo, NCCL, c10d's store, MPI,
-/// sockets) report when another process has ended.
+/// ddp's shared memory) report when another process has ended.
 bool tells_of_another(const std::string& text);
 
 } // namespace ddp

@@ -19,8 +19,9 @@ struct HeartbeatPage {
   std::atomic<uint64_t> beats;
   /// Not 0 once the rank's first group is formed.
   std::atomic<uint64_t> joined;
-  /// Not 0 after a collective has failed because of another rank, until the
-  /// rank's next group is formed.
+  /// After a collective has failed because of another rank, the size of the
+  /// first such collective's group, until the rank's next group is formed; else
+  /// 0.
   std::atomic<uint64_t> failed_by_another;
   /// The number of reductions completed by the Reducer that last completed one.
   std::atomic<int64_t> step;

@@ -35,18 +35,28 @@ std::optional<int> reap_children(pid_t agent) {
 // Forwards signals until the agent ends; returns its wait status.
 int wait_for_agent(pid_t agent, LauncherLink launcher) {
   const FileDescriptor signals = open_signal_descriptor();
+  // One request may come as a signal and, much later, over the link.
+  constexpr pid_t by_signal = 1;
+  constexpr pid_t over_link = 2;
+  EndRequests end_requests;
+  const auto forward = [&](int signal, pid_t source) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!ends_job(signal) || end_requests.take(signal, now, source)) {
+      kill(agent, signal);
+    }
+  };
   for (;;) {
     std::array<pollfd, 2> ready{
         {{signals.get(), POLLIN, 0}, {launcher.fd(), POLLIN, 0}}};
     poll(ready.data(), ready.size(), -1);
     if (ready[1].revents != 0) {
       for (const int signal : launcher.take_signals()) {
-        kill(agent, signal);
+        forward(signal, over_link);
       }
     }
     while (const int signal = next_signal(signals)) {
       if (signal != SIGCHLD) {
-        kill(agent, signal);
+        forward(signal, by_signal);
       } else if (const auto status = reap_children(agent)) {
         return *status;
       }

@@ -44,6 +44,7 @@ void take_signals() {
   // If an ignored SIGCHLD were inherited, the kernel would reap the children.
   std::signal(SIGCHLD, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 FileDescriptor open_signal_descriptor() {
@@ -169,7 +170,7 @@ std::string describe_helper_end(int wait_status) {
 
 void ignore_job_signals() {
   for (const int signal :
-       {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+       {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ}) {
     std::signal(signal, SIG_IGN);
   }
 }

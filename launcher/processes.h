@@ -18,8 +18,9 @@ namespace ddp {
 /// CHLD.
 sigset_t handled_signals();
 
-/// Blocks the handled signals, for signalfd, and ignores SIGPIPE: if a reader
-/// closes its end, output is lost, but the job continues. Call before any fork.
+/// Blocks the handled signals, for signalfd, and ignores SIGPIPE and SIGXFSZ:
+/// if a reader closes its end, or a file reaches its limit, output is lost, but
+/// the job continues. Call before any fork.
 void take_signals();
 
 /// Opens a non-blocking signalfd for the handled signals.
@@ -39,8 +40,9 @@ class EndRequests {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Counts a signal that ends the job, from process `sender` (0 if unknown);
-  /// returns false if it is the same request as the first signal.
+  /// Counts a signal that ends the job, from `sender`, a process or another
+  /// source (0 if unknown); returns false if it is the same request as the
+  /// first signal.
   bool take(int signal, Time now, pid_t sender = 0);
   int count() const {
     return count_;
@@ -95,7 +97,7 @@ std::string describe_helper_end(int wait_status);
 
 /// For WorkerPlan::prepare of a helper or a remote shell: a supervisor may
 /// signal all processes of a job, and the ranks need these until they have
-/// ended.
+/// ended. A file of messages that reaches its limit does not end these either.
 void ignore_job_signals();
 
 /// The environment for helpers: this process's environment without the nodes'

@@ -80,6 +80,22 @@ TEST_CASE(
   }
 }
 
+RANKS_TEST("unfreezing on some ranks is an error for one without inputs, too") {
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false);
+  Reducer reducer(net, group);
+  backward(*net, group);
+  net->wide->weight.set_requires_grad(group.rank() != 2);
+  const auto train = [&] {
+    auto join = reducer.join();
+    if (group.rank() != 2) {
+      backward(*net, group);
+    }
+  };
+  REQUIRE_THROWS_WITH(train(), Has("unfrozen", "wide.weight", "unlike rank 2"));
+  meet_at_store(group, {"0", "1", "2"});
+}
+
 RANKS_TEST("unfreezing on one rank is an error where a locale groups digits") {
   group_digits();
   check_unfreezing(group, 1);

@@ -77,7 +77,9 @@ FOLDER_TEST("a folder of a later run is not written to") {
   Run(folder.path()).save(100);
   Run anew(folder.path());
   CHECK_THROWS_WITH(
-      anew.save(1), Has("a checkpoint of step 100 that this run did not load"));
+      anew.save(1),
+      Has("a checkpoint of step 100 that this run did not load",
+          "remove the later checkpoints to go back"));
   CHECK(anew.checkpoints.load());
   anew.save(101);
   write_text(folder / "step-.pt", "x");
@@ -249,7 +251,7 @@ FOLDER_TEST("one process at a time writes to a folder") {
     CHECK_THROWS_WITH(run.save(4), Has("step 4 follows step 5"));
     Run other(folder.path());
     CHECK(other.checkpoints.load()->step == 5); // reading does no harm
-    CHECK_THROWS_WITH(other.save(6), Has("another process writes"));
+    CHECK_THROWS_WITH(other.save(6), Has("an earlier manager of this program"));
     run.save(6);
   }
   Run after(folder.path());

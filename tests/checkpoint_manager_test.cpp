@@ -348,6 +348,17 @@ FOLDER_TEST("what is saved in the background is what was there") {
   }
 }
 
+FOLDER_TEST("a save in the background rejects what no file can contain") {
+  Run run(
+      folder.path(), keeping(1).asynchronous(true).extension(".safetensors"));
+  run.values = run.values.to(torch::kComplexDouble);
+  CHECK_THROWS_WITH(
+      run.save(1),
+      Has("'values' has dtype ComplexDouble", "write a .pt file, or convert"));
+  run.values = run.values.to(torch::kComplexFloat);
+  run.save(2);
+}
+
 RANKS_TEST("a save that fails is heard of on every rank") {
   for (const bool asynchronous : {false, true}) {
     const auto own =

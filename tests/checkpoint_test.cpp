@@ -145,6 +145,23 @@ FOLDER_TEST("a file may lack the counter of a batch-norm, as in Python") {
           "missing in the file: norm.running_mean"));
 }
 
+FOLDER_TEST("a file may have one name of tied weights, as Hugging Face's") {
+  struct Tied : torch::nn::Module {
+    torch::nn::Embedding wte =
+        register_module("wte", torch::nn::Embedding(4, 2));
+    torch::Tensor head = register_parameter("head", wte->weight);
+  };
+  for (const auto* name : {"wte.weight", "head"}) {
+    StateDict state;
+    state.insert(name, torch::rand({4, 2}));
+    write_safetensors(folder / "a.safetensors", state);
+    Tied net;
+    load_checkpoint(folder / "a.safetensors", net);
+    CHECK(net.head.is_same(net.wte->weight));
+    CHECK(torch::equal(net.head, state[name]));
+  }
+}
+
 FOLDER_TEST("load_checkpoint converts to the module's dtype") {
   const auto path = folder / "a.safetensors";
   Net net;

@@ -2,6 +2,7 @@
 #include <ddp/ddp.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <tests/support/failures.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/samplers.h>
 
 namespace ddp::test::collective_state_test {
@@ -250,11 +251,28 @@ RANKS_TEST(
   // The values also stay unchanged if a part of the program fails.
   part.fails = group.rank() == 1;
   REQUIRE_THROWS_WITH(
-      parts().load(path, group), Has("on rank 1 of 3", "out of order"));
+      parts().load(path, group), Has("on rank 1 of 3", "'part': out of order"));
   REQUIRE(is_at(1));
   part.fails = false;
   REQUIRE(parts().load(path, group));
   REQUIRE(is_at(5));
+}
+
+RANKS_TEST("an optimizer's state is loaded with its parameter's strides") {
+  auto weight = torch::ones({2, 3, 2, 2})
+                    .contiguous(at::MemoryFormat::ChannelsLast)
+                    .requires_grad_();
+  torch::optim::Adam optimizer({weight}, 0.1);
+  TrainingState state;
+  state.add("optimizer", optimizer);
+  weight.sum().backward();
+  optimizer.step();
+  state.save(folder + "run.pt", group);
+  REQUIRE(state.load(folder + "run.pt", group));
+  const auto moment =
+      entry(optimizer_state(optimizer), "state", 0, "exp_avg").toTensor();
+  REQUIRE(moment.strides() == weight.strides());
+  REQUIRE(moment.sum().item<float>() != 0);
 }
 
 RANKS_TEST("a value is sent as it reads, whatever its memory holds") {

@@ -119,6 +119,31 @@ RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {
   group.barrier();
 }
 
+RANKS_TEST(
+    "what follows from another rank's failure does not replace it",
+    3,
+    kTimeout,
+    kPrompt) {
+  auto& impl = detail::ProcessGroupImpl::of(group);
+  if (group.rank() == 1) {
+    detail::report_failure(group, "gave up");
+  } else {
+    const auto never =
+        c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    bool looked = false;
+    const auto check = [&] { // fails in the last look, after the failure
+      const bool failed = !impl.failure_store->read(impl.scope).empty();
+      if (std::exchange(looked, failed)) {
+        throw detail::WaitFailure{" because of the check"};
+      }
+    };
+    REQUIRE_THAT(
+        error_of([&] { detail::wait_for(group, *never, "the hook", check); }),
+        Has("because rank 1 of 3", "gave up"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
+}
+
 RANKS_TEST("a failure after a collective does not fail it", 3) {
   auto& impl = detail::ProcessGroupImpl::of(group);
   if (group.rank() == 1) {
@@ -296,6 +321,20 @@ TEST_CASE(
   REQUIRE(!FailureStore::open(nullptr, 0, 3, false));
 }
 
+TEST_CASE("a rank with several waits is in that of the group that asks") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto mine = FailureStore::open(store, 0, 2, false);
+  const auto other = FailureStore::open(store, 1, 2, false);
+  other->mark_waiting("", 4, "barrier");
+  other->mark_waiting("/0", 1, "all_reduce"); // of another thread
+  const auto call = [&](const std::string& scope, int64_t number) {
+    return mine->wait_status(scope, number).at(1).call;
+  };
+  REQUIRE(call("", 4) == "barrier");
+  REQUIRE(call("/0", 1) == "all_reduce");
+  REQUIRE(call("", 5) == "all_reduce"); // this one it has not reached
+}
+
 TEST_CASE("only a connection's end counts as the end of the store") {
   const auto store = c10::make_intrusive<FailingStore>();
   const auto failure_store = FailureStore::open(store, 1, 3, false);
@@ -323,11 +362,15 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   const detail::heartbeat::Activity activity(
       "barrier"); // which no other rank knows
   REQUIRE_THAT(
-      detail::all_ranks(group, 1, "timed out after 60 s"),
+      detail::all_ranks(group, 1, "timed out after 60 s", true),
       Has(". All ranks must make the same calls"));
   REQUIRE_THAT(
-      detail::all_ranks(group, 1, "rank 2 (process 7) has ended"),
-      Has("Check the last output of that rank, and how it ended"));
+      detail::all_ranks(group, 1, "rank 2 (process 7) has ended", false),
+      Has("Check the last output of the rank that has ended"));
+  REQUIRE_THAT(
+      detail::all_ranks(group, 1, "Connection closed by peer", false),
+      Has("Check the last output of the rank that has ended",
+          ". All ranks must make the same calls"));
 }
 
 } // namespace ddp::test::collective_wait_test

@@ -147,6 +147,34 @@ RANKS_TEST("statistics of a converted net in inference mode") {
   REQUIRE(norm->running_mean.item<float>() == 1);
 }
 
+RANKS_TEST("each rank may need one converted head, but runs all of them") {
+  Sequential heads(BatchNorm1d(2), BatchNorm1d(2));
+  heads->to(torch::kDouble);
+  convert_sync_batchnorm(heads, group);
+  const size_t needed = group.rank() % 2;
+  const auto batch =
+      torch::full({2, 2}, double(1 << group.rank()), torch::kDouble)
+          .requires_grad_();
+  const auto run = [&](size_t head, const torch::Tensor& input) {
+    return heads[head]->as<BatchNorm1d>()->forward(input);
+  };
+  REQUIRE_THROWS_WITH(
+      run(needed, batch), Has("rank 1 runs layer 1, but rank 0 runs layer 0"));
+  auto loss = torch::zeros({}, torch::kDouble);
+  for (const size_t head : {0, 1}) {
+    const bool all = head == needed;
+    const auto output = run(head, all ? batch : batch.narrow(0, 0, 0));
+    loss = loss + output.sum() * (all ? 1 : 0);
+  }
+  loss.backward();
+  const auto mean_of = [&](size_t head) {
+    return heads[head]->as<BatchNorm1d>()->running_mean;
+  };
+  // A tenth of the means: of ranks 0 and 2, and of rank 1.
+  require_close(mean_of(0), torch::full({2}, 0.25, torch::kDouble));
+  require_close(mean_of(1), torch::full({2}, 0.2, torch::kDouble));
+}
+
 TEST_CASE("no net is refused in words") {
   CHECK_THROWS_AS(
       convert_sync_batchnorm(

@@ -298,6 +298,28 @@ TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
   }
 }
 
+TEST_CASE("a rank that catches a failure is a victim, however it ends") {
+  const auto folder = run_all(128 + SIGABRT, [] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    all_reduce_error(group);
+    if (group.rank() == 0) {
+      ddp_test_abort();
+    }
+    const std::thread not_joined([] {});
+  });
+  for (int r = 0; r < 3; ++r) {
+    const auto details = report_of(*folder, r).at("extraInfo");
+    REQUIRE(details.value("consequence", "") == (r == 1 ? "" : "true"));
+  }
+  REQUIRE(report_of(*folder, 0).at("message") == "Signal 6 (Aborted)");
+  REQUIRE_THAT(
+      report_of(*folder, 2).at("message").get<std::string>(),
+      Has("was a std::thread destroyed that was not joined?"));
+}
+
 TEST_CASE("a wait for ranks that do not come is a consequence") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(folder, [] {

@@ -2,9 +2,12 @@
 #include <tests/support/debug_jobs.h>
 #include <tests/support/mpirun.h>
 #include <tests/support/nets.h>
+#include <tests/support/sharded.h>
 
+#include <checkpoint/replica_check.h>
 #include <ddp/failure/debug_level.h>
 #include <ddp/module_state.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -220,6 +223,69 @@ TEST_CASE("detail: a long wait names the rank that is missing") {
     }
     group.barrier();
   });
+}
+
+TEST_CASE("detail: a rank that waited in vain is not said to have failed") {
+  job(3, "gloo", "detail", [] {
+    const auto group = group_with(seconds(4));
+    const auto store = group.store();
+    torch::nn::Linear net(2, 1);
+    Reducer reducer(net, group);
+    if (group.rank() == 1) {
+      store->wait({"failed"}, seconds(30));
+    }
+    const auto error = error_of([&] {
+      net->forward(torch::ones({1, 2})).sum().backward();
+    });
+    store->set("failed", std::string("1"));
+    REQUIRE_THAT(error, Has("rank 1 has not reached it in 4 s"));
+    REQUIRE_THAT(error, !Has(" failed because rank "));
+    meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
+TEST_CASE("detail: an error that is common to all ranks is the same on all") {
+  job(3, "gloo", "detail", [] {
+    const auto group = group_with(seconds(30));
+    const auto error = error_of<c10::ValueError>([&] {
+      if (group.rank() == 1) {
+        detail::fail_on_all(group, "rank 2 has another path");
+      }
+      group.barrier();
+    });
+    REQUIRE(error == "rank 2 has another path");
+    meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
+void compare_gradients(const ProcessGroup& group) {
+  Zero<torch::optim::SGD> optimizer(
+      with_gradients({9, 6}), group, torch::optim::SGDOptions(0.1));
+  optimizer.step();
+}
+
+void compare_parameters(const ProcessGroup& group) {
+  const torch::nn::Linear net(2, 1);
+  detail::check_replicas({{"net", net.get()}}, {}, group);
+}
+
+TEST_CASE("detail: a comparison of values takes no other error for its own") {
+  for (const auto compare : {compare_gradients, compare_parameters}) {
+    job(3, "gloo", "detail", [compare] {
+      const auto group = group_with(seconds(30));
+      const auto warnings = warnings_of([&] {
+        const auto error = error_of<c10::ValueError>([&] {
+          if (group.rank() == 1) {
+            detail::fail_on_all(group, "rank 2 has another path");
+          }
+          compare(group);
+        });
+        REQUIRE(error == "rank 2 has another path");
+      });
+      REQUIRE(warnings.empty());
+      meet_at_store(group, {"0", "1", "2"});
+    });
+  }
 }
 
 TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {

@@ -73,6 +73,14 @@ TEST_CASE("the program wins over the environment") {
           .master_addr("here")
           .master_port(7));
   REQUIRE_THAT(text_of(env), Has("rank 0 of 2", ", at here:7"));
+  REQUIRE_FALSE(env.launcher_hosts_store);
+  // The launcher's store has its port at each address of its host.
+  const auto place = ProcessGroupOptions().master_addr("10.9.0.1");
+  REQUIRE(read(kTorchrun, place).launcher_hosts_store);
+  const auto same_port = ProcessGroupOptions(place).master_port(29500);
+  REQUIRE(read(kTorchrun, same_port).launcher_hosts_store);
+  const auto own_port = ProcessGroupOptions().master_port(7);
+  REQUIRE_FALSE(read(kTorchrun, own_port).launcher_hosts_store);
 }
 
 TEST_CASE("a variable that is almost one of ddp's is told of") {

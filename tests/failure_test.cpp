@@ -1,6 +1,7 @@
 #include <tests/support/failures.h>
 
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/uncaught.h>
 
 namespace ddp::test::failure_test {
 
@@ -24,6 +25,29 @@ RANKS_TEST(
   }
   REQUIRE(seconds_since(start) < 5);
   meet_at_store(group, {"0", "1", "2", "3"});
+}
+
+RANKS_TEST(
+    "an error that follows from a caught one reaches all, but is no reason",
+    3,
+    kTimeout,
+    kPrompt) {
+  const auto failing = group.duplicate();
+  if (group.rank() == 1) {
+    detail::report_failure(failing, "gave up");
+  } else if (group.rank() == 2) {
+    all_reduce_error(failing);
+    detail::report_exception(); // as std::terminate() without an exception
+  } else {
+    const auto error = all_reduce_error(group);
+    REQUIRE_THAT(
+        error, Has("rank 2 of 3 on host", "failed: std::terminate was called"));
+    REQUIRE_THAT(error, !Has("because"));
+    const auto reason = all_reduce_error(failing);
+    REQUIRE_THAT(reason, Has("because rank 1 of 3 on host", "gave up"));
+    REQUIRE_THAT(reason, !Has("rank 2"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 RANKS_TEST("where all ranks fail none waits for the others") {
@@ -75,10 +99,14 @@ TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
       if (group.rank() == killed) {
         raise(SIGKILL);
       }
+      const auto error = all_reduce_error(group);
       REQUIRE_THAT(
-          all_reduce_error(group),
-          Has("all_reduce over " + group.backend() + " failed"));
+          error, Has("all_reduce over " + group.backend() + " failed"));
       if (killed != 0) { // no rank's end helps another
+        // The others' waits were too short to be published.
+        REQUIRE_THAT(error, !Has("have not reached"));
+        REQUIRE_THAT(
+            error, Has("Check the last output of the rank that has ended"));
         meet_at_store(group, {"0", "2", "3"});
       }
       std::exit(3); // NOLINT

@@ -178,6 +178,21 @@ FAKE_GPU_TEST("a momentum of another layout is not captured", 1) {
   REQUIRE(same_tensors({weight}, {copy}));
 }
 
+FAKE_GPU_TEST("a sharded step in a graph compares no gradients on the host") {
+  auto weight = torch::ones({8}, fake_gpu::kDevice).requires_grad_();
+  weight.mutable_grad() = torch::ones({8}, fake_gpu::kDevice);
+  ZeroRedundancyOptimizer<torch::optim::SGD> optimizer(
+      std::vector<torch::Tensor>{weight},
+      gpu_group,
+      torch::optim::SGDOptions(0.25));
+  fake_gpu::Graph graph;
+  graph.capture_begin();
+  optimizer.step();
+  graph.capture_end();
+  graph.replay();
+  REQUIRE(same_tensors({weight}, {torch::full({8}, 0.5)}));
+}
+
 FAKE_GPU_TEST("the scale is not created in a graph, which would reset it", 1) {
   const auto loss = torch::ones({}, fake_gpu::kDevice);
   GradScaler scaler(GradScalerOptions().init_scale(4));

@@ -3,6 +3,9 @@
 
 #include <common/elastic_page.h>
 #include <ddp/ddp.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/uncaught.h>
 
 #include <fcntl.h>
 
@@ -146,6 +149,74 @@ TEST_CASE("a rank that waits for others has not joined") {
   const Process second(commands[1]);
   REQUIRE(alone.finish(seconds(30)).exit_code == 0);
   REQUIRE(page->joined == 1);
+}
+
+TEST_CASE("the launcher sees how large a group is that another rank fails") {
+  std::vector<std::unique_ptr<Page>> pages;
+  auto commands = commands_of_ranks(3, [] {
+    const auto group = init_process_group(kTimeout);
+    const auto part = group.split(group.rank() == 0 ? -1 : 0);
+    if (group.rank() == 1) {
+      detail::report_failure(part, "had enough");
+    } else if (group.rank() == 2) {
+      all_reduce_error(part);
+    }
+    if (group.rank() == 0) {
+      detail::report_failure(group, "had enough, too");
+    } else {
+      all_reduce_error(group);
+    }
+    meet_at_store(group, {"0", "1", "2"});
+  });
+  for (auto& command : commands) {
+    pages.push_back(std::make_unique<Page>());
+    command.environment[kHeartbeatVariable] = pages.back()->descriptor();
+  }
+  for (const auto& outcome : run(commands, seconds(30))) {
+    output_of(outcome);
+  }
+  // Rank 1 left its part by itself; for rank 2, the first failure counts.
+  const std::vector<uint64_t> sizes{0, 3, 2};
+  for (size_t r = 0; r < pages.size(); ++r) {
+    INFO("rank " << r);
+    REQUIRE((*pages[r])->failed_by_another == sizes[r]);
+  }
+}
+
+RANKS_TEST("a failure is over once the next group has formed", 3, kTimeout) {
+  const auto own = group.duplicate();
+  if (group.rank() == 1) {
+    const auto never =
+        c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    const auto fail = [&] { detail::report_failure(own, "had enough"); };
+    REQUIRE_THAT(
+        error_of([&] { detail::wait_for(own, *never, "the hook", fail); }),
+        Has("because another collective failed: this rank failed"));
+  } else {
+    all_reduce_error(own);
+  }
+  REQUIRE(detail::heartbeat::is_failed_by_another() == (group.rank() != 1));
+  const auto next = group.duplicate();
+  REQUIRE_FALSE(detail::heartbeat::is_failed_by_another());
+}
+
+RANKS_TEST("a rank that its own exception ends is no victim", 3, kTimeout) {
+  const auto other = group.duplicate();
+  if (group.rank() == 1) {
+    try {
+      throw_boom();
+    } catch (...) {
+      detail::report_exception();
+    }
+    all_reduce_error(other); // as on another thread, until the process ends
+  } else {
+    all_reduce_error(group);
+  }
+  if (group.rank() == 2) {
+    detail::report_failure(other, "lost rank 1");
+  }
+  REQUIRE(detail::heartbeat::is_failed_by_another() == (group.rank() != 1));
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("what is no page of a heartbeat is left alone") {

@@ -116,6 +116,21 @@ RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
   REQUIRE(net->weight.grad().item<float>() == 1);
 }
 
+RANKS_TEST("early termination leaves no gradient of the step that it ends") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  const auto train = [&] {
+    auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
+    for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+      loss_of(net, 1).backward();
+      net->zero_grad(); // after the step
+    }
+  };
+  REQUIRE_THROWS_AS(train(), EarlyTermination);
+  REQUIRE_FALSE(net->weight.grad().defined());
+  REQUIRE_FALSE(net->bias.grad().defined());
+}
+
 RANKS_TEST("the wrapper throws before a forward that communicates itself") {
   torch::nn::Sequential net(
       torch::nn::Linear(4, 6),

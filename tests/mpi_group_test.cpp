@@ -107,6 +107,11 @@ TEST_CASE("a late rank is told of over MPI without threads") {
   }
 }
 
+TEST_CASE("a StopSignal may outlive MPI without threads") {
+  need_backend("mpi_member");
+  check_lines(output_of({"-n", "3", program("mpi_member"), "stop"}), 3, "mpi");
+}
+
 TEST_CASE("a solver may name where its ranks meet") {
   need_backend("mpi_member");
   const auto port = std::to_string(free_port());

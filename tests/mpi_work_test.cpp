@@ -195,6 +195,15 @@ TEST_CASE("MPI that the program initialised with threads is used") {
   host("multiple", "late");
 }
 
+TEST_CASE("operations that are under way when MPI is finalised end or fail") {
+  host("single", "pending");
+  host("multiple", "pending");
+}
+
+TEST_CASE("a thread frees no communicator while the program may call MPI") {
+  host("serialized", "late");
+}
+
 TEST_CASE("MPI that ddp initialised ends with the process") {
   host("none", "never");
   host("none", "early");

@@ -32,11 +32,16 @@ struct Run {
   }
 };
 
-Run start(const MakeOptimizer& make) {
+/// `last`: the dtype of the last parameter.
+Run start(const MakeOptimizer& make, at::ScalarType last = at::kFloat) {
   torch::manual_seed(1);
   Run run;
   for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 2}, {}, {4}}) {
-    run.parameters.push_back(torch::randn(shape).requires_grad_());
+    run.parameters.push_back(torch::randn(shape));
+  }
+  run.parameters.back() = run.parameters.back().to(last);
+  for (auto& parameter : run.parameters) {
+    parameter.requires_grad_();
   }
   run.optimizer = make(run.parameters);
   return run;
@@ -45,7 +50,7 @@ Run start(const MakeOptimizer& make) {
 /// An optimizer that continues from a copy of the parameters, and also of the
 /// state unless `forgets` is true.
 Run go_on(const MakeOptimizer& make, const Run& from, bool forgets = false) {
-  auto run = start(make);
+  auto run = start(make, from.parameters.back().scalar_type());
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < run.parameters.size(); ++i) {
     run.parameters[i].copy_(from.parameters[i]);
@@ -129,6 +134,19 @@ TEST_CASE("LBFGS goes on from a state of Python after one iteration") {
   load_optimizer_state(*resumed.optimizer, state);
   whole.train(1, 4);
   resumed.train(1, 4);
+  for (size_t i = 0; i < whole.parameters.size(); ++i) {
+    REQUIRE(torch::equal(whole.parameters[i], resumed.parameters[i]));
+  }
+}
+
+TEST_CASE("LBFGS goes on where a later parameter has more bits") {
+  const auto make =
+      maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(3));
+  auto whole = start(make, at::kDouble);
+  whole.train(0, 4);
+  auto resumed = go_on(make, whole);
+  whole.train(4, 8);
+  resumed.train(4, 8);
   for (size_t i = 0; i < whole.parameters.size(); ++i) {
     REQUIRE(torch::equal(whole.parameters[i], resumed.parameters[i]));
   }

@@ -113,6 +113,30 @@ RANKS_TEST(
   check(group, [&] { table->forward(torch::arange(4)).sum().backward(); });
 }
 
+RANKS_TEST("a rank that fails in a join of two Reducers is named") {
+  auto first = std::make_shared<UnevenNet>();
+  auto second = std::make_shared<UnevenNet>();
+  const auto train = [&] {
+    Reducer of_first(first, group), of_second(second, group);
+    Join join(group, {of_first.joinable(), of_second.joinable()});
+    TORCH_CHECK(group.rank() != 1, "on purpose");
+    backward(*first, group);
+    backward(*second, group);
+  };
+  const auto error = words_of(train);
+  if (group.rank() == 1) {
+    REQUIRE_THAT(error, Has("on purpose"));
+  } else {
+    REQUIRE_THAT(
+        error,
+        Has("Join: all_reduce over",
+            "because rank 1 of 3",
+            "an exception ended its training loop"));
+    REQUIRE_THAT(error, !Has("; rank ")); // waiting is no failure
+  }
+  meet_at_store(group, {"0", "1", "2"});
+}
+
 TEST_CASE("where the store's process is stopped the others' waits still end") {
   // Each case makes a different request to the store.
   for (const std::string asks : {"unused", "unfrozen", "buckets"}) {

@@ -218,6 +218,13 @@ STARTED_TEST("a training over whose group nothing was averaged is told of") {
         const DistributedSampler sampler(12, group);
         mean(1, group);
       },
+      [&](const ProcessGroup&) { // each rank trains a net of its own
+        auto layer = make_layer();
+        const Reducer reducer(
+            layer,
+            init_process_group(ProcessGroupOptions().rank(0).world_size(1)));
+        train(layer);
+      },
       [&](const ProcessGroup&) {
         train();
         throw std::runtime_error("the program ended early");
@@ -272,6 +279,24 @@ RANKS_TEST("at the end of training a layer that was added is compared, too") {
       Has("after 4 steps, the parameter 1.weight of rank 1",
           "after all layers were registered"));
   REQUIRE(all_warnings_of([&] { train(false); }, group) == "");
+}
+
+RANKS_TEST("at the end of training a layer of a frozen net is compared, too") {
+  const auto train = [&] {
+    torch::nn::Sequential net(make_layer());
+    Reducer reducer(net, group);
+    for (auto& parameter : net->parameters()) {
+      parameter.set_requires_grad(false);
+    }
+    net->push_back(Linear(2, 2));
+    torch::nn::init::constant_(
+        net[1]->as<torch::nn::LinearImpl>()->weight, group.rank());
+    net->forward(torch::ones({1, 3})).sum().backward();
+  };
+  REQUIRE_THAT(
+      all_warnings_of(train, group),
+      Has("after 0 steps, the parameter 1.weight of rank 1",
+          "were layers added later"));
 }
 
 RANKS_TEST("ranks that never reduced a gradient are told at the end") {

@@ -44,9 +44,9 @@ STARTED_TEST("a rank that tries again first waits for rank 0's next store") {
   init_process_group().barrier(); // rank 1 meets the first store
 }
 
-STARTED_TEST("a rank 0 that tries again waits for its port") {
+void try_again_at_a_taken_port(const ProcessGroupOptions& options) {
   if (own_rank() > 0) {
-    init_process_group().barrier();
+    init_process_group(options).barrier();
     return;
   }
   // It does not listen, so the others wait.
@@ -60,12 +60,20 @@ STARTED_TEST("a rank 0 that tries again waits for its port") {
       bind(holder.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)) ==
       0);
   REQUIRE_THROWS_WITH(
-      init_process_group(), Has("set MASTER_PORT to a free port"));
+      init_process_group(options), Has("set MASTER_PORT to a free port"));
   const auto end = std::async(std::launch::async, [&] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     holder.reset();
   });
-  init_process_group().barrier();
+  init_process_group(options).barrier();
+}
+
+STARTED_TEST("a rank 0 that tries again waits for its port") {
+  try_again_at_a_taken_port({});
+}
+
+STARTED_TEST("a rank 0 that tries again waits for its interface's port") {
+  try_again_at_a_taken_port(ProcessGroupOptions().interface("lo"));
 }
 
 } // namespace ddp::test::second_rendezvous_test

@@ -74,6 +74,21 @@ RANKS_TEST("a wrapped net that is frozen stays out of it") {
   }
 }
 
+RANKS_TEST("layers that a wrapped net gets while it is frozen are reported") {
+  torch::nn::Sequential net(torch::nn::Linear(3, 4));
+  DistributedDataParallel<torch::nn::Sequential> model(net, group);
+  set_requires_grad(*net, false);
+  net->push_back(torch::nn::Linear(4, 1));
+  const auto texts = warnings_of([&] {
+    for (int step = 1; step <= 5; ++step) {
+      model->forward(batch(group, step, 3)).sum().backward();
+    }
+  });
+  REQUIRE(texts.size() == 1);
+  REQUIRE_THAT(texts[0], Has("belong to no Reducer", "1.weight, 1.bias"));
+  REQUIRE(model->reducer().statistics().iteration == 0); // it stays out
+}
+
 /// A loss that reaches two nets in an order that differs between ranks.
 torch::Tensor joint_loss(
     const ProcessGroup& group,

@@ -285,11 +285,15 @@ TEST_CASE("a rank that fails after a step of all ranks does not undo it") {
     std::thread thread([&] {
       ready = 1;
       for (int look = 0; look < step || ready == 1; ++look) { // a moment later
+        if (look >= step) {
+          std::this_thread::yield();
+        }
       }
       group.context(last).finish_step();
       group.context(last).abort("a later failure");
     });
     while (ready == 0) {
+      std::this_thread::yield();
     }
     ready = 2;
     std::string error;

@@ -2,10 +2,14 @@
 
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
+#include <ddp/rendezvous/store_connection.h>
 #include <ddp/rendezvous/store_endpoint.h>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -54,7 +58,7 @@ TEST_CASE("on one host rank 0 listens on the loopback interface") {
   REQUIRE(zero.master_addr == "127.0.0.1");
   const int listener = zero.store_socket->get();
   REQUIRE(bound_to(listener) == INADDR_LOOPBACK);
-  REQUIRE(detail::adopt_listener(listener, zero.master_port));
+  REQUIRE(detail::port_of(listener) == zero.master_port);
   const auto two = be_told(told);
   REQUIRE(two.master_addr == "127.0.0.1");
   REQUIRE(two.master_port == zero.master_port);
@@ -111,6 +115,47 @@ TEST_CASE("a rank elsewhere takes the address that it reaches") {
       be_told(place.dump()),
       Has("rank 2 of 3", "could not reach rank 0 at any of its addresses"));
   close(listener);
+}
+
+TEST_CASE("rank 0 takes the first free port of its interface") {
+  const int other = detail::listen_at("127.0.0.1", 0);
+  auto environment = environment_of(0);
+  environment.master_addr = "node0";
+  environment.master_port = detail::port_of(other);
+  environment.port_count = 8;
+  environment.interface = "lo";
+  detail::use_interface(environment, "127.0.0.1");
+  REQUIRE_NOTHROW(detail::connect_to_store(
+      environment, "127.0.0.1", std::chrono::seconds(30)));
+  close(other);
+}
+
+/// How many more lookups do not find the host "late-host".
+int& lookups_in_vain() {
+  static int count = 0;
+  return count;
+}
+
+// Replaces the C library's function.
+extern "C" int getaddrinfo(
+    const char* host,
+    const char* port,
+    const addrinfo* hints,
+    addrinfo** found) {
+  const bool late = host && std::string(host) == "late-host";
+  if (late && lookups_in_vain()-- > 0) {
+    return EAI_NONAME;
+  }
+  static auto* const next =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  return next(late ? detail::kLoopback : host, port, hints, found);
+}
+
+TEST_CASE("a host whose name does not exist yet is looked up again") {
+  lookups_in_vain() = 1;
+  REQUIRE(
+      detail::resolve("late-host", std::chrono::minutes(1)) ==
+      detail::kLoopback);
 }
 
 } // namespace ddp::test::store_endpoint_test

@@ -209,8 +209,9 @@ TEST_CASE("a state that does not fit changes nothing") {
   reject("note", 3, "'note' is not a string");
   reject("average", 3, "'average' is not a tensor");
   reject("scheduler", 3, "'scheduler' is not a scheduler's");
-  reject("net", 3, "named tensors");
-  reject("optimizer", 3, "invalid optimizer state");
+  reject("net", 3, "'net': expected a dict of named tensors");
+  reject("sampler", 3, "'sampler': expected a dict of named tensors");
+  reject("optimizer", 3, "'optimizer': load_optimizer_state: invalid");
   reject("own", 3, "'own' is not a list of ranks' states");
   reject("random_state", 3, "not a list of ranks' states");
   torch::nn::Linear other(2, 2);
@@ -222,6 +223,43 @@ TEST_CASE("a state that does not fit changes nothing") {
       "'net' does not fit the module");
   training.state.load_state_dict(state);
   REQUIRE(training.step == 2);
+}
+
+TEST_CASE("a number is loaded from a tensor, as Python's programs save it") {
+  double best = 0;
+  int64_t step = 0;
+  TrainingState state;
+  state.add("best", best).add("step", step);
+  const auto load = [&](const at::Tensor& new_best, const at::Tensor& count) {
+    state.load_state_dict(dict({{"best", new_best}, {"step", count}}));
+  };
+  load(torch::tensor(71.5F), torch::tensor({3}));
+  REQUIRE(best == 71.5);
+  REQUIRE(step == 3);
+  REQUIRE_THROWS_WITH(
+      load(torch::ones({2}), torch::tensor(4)), Has("'best' is not a number"));
+  REQUIRE_THROWS_WITH(
+      load(torch::tensor(72.5), torch::tensor(4.5)),
+      Has("'step' is not a whole number"));
+  REQUIRE(best == 71.5);
+}
+
+/// A part whose load communicates with a rank that has ended.
+struct LostPart {
+  IValue state_dict() const {
+    return int64_t{7};
+  }
+  void load_state_dict(const IValue& /*state*/) {
+    C10_THROW_ERROR(DistBackendError, "rank 1 has ended");
+  }
+};
+
+TEST_CASE("an error of communication in a part's load keeps its type") {
+  LostPart part;
+  TrainingState state;
+  state.add("part", part);
+  REQUIRE_THROWS_AS(
+      state.load_state_dict(state.state_dict()), c10::DistBackendError);
 }
 
 TEST_CASE("a trained tensor is loaded in place, so its optimizer goes on") {

@@ -2,6 +2,7 @@
 
 #include <common/elastic_page.h>
 #include <ddp/failure/elastic_pause.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/reducer/core/unused_agreement.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -123,6 +124,7 @@ TEST_CASE("no rank waits for a lost store once the job's nodes change") {
   detail::elastic_pause::end_waits();
   store->lost = true;
   CHECK_THROWS_WITH(rank.concerns_all(), Has("the nodes of the job change"));
+  CHECK(detail::heartbeat::is_failed_by_another());
   CHECK_THROWS_WITH(rank.add_to_counter(2), Has("the nodes of the job change"));
   store->end.set_value();
   detail::elastic_pause::attach(nullptr);

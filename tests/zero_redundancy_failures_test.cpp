@@ -68,6 +68,54 @@ RANKS_TEST("where one rank cannot step its share the others hear why") {
   meet_at_store(group, {"0", "1", "2"});
 }
 
+/// Requires one warning, on rank 0 only, with these words.
+void check_rank_0_warns(
+    const ProcessGroup& group,
+    const std::vector<std::string>& texts,
+    const char* difference) {
+  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+  for (const auto& text : texts) {
+    REQUIRE_THAT(text, Has(difference, "Does a Reducer average all of these"));
+  }
+}
+
+RANKS_TEST("a sharded optimizer tells of gradients that nobody averages") {
+  const auto said = [&](bool averages) {
+    const auto net = start_net();
+    Reducer reducer(net, group);
+    Zero<torch::optim::SGD> optimizer(
+        net->parameters(), group, torch::optim::SGDOptions(0.1));
+    return warnings_of([&] {
+      const auto guard = averages ? nullptr : reducer.no_sync();
+      for (int64_t step = 0; step < 4; ++step) {
+        net->zero_grad();
+        net->forward(batch(group, step, 7)).pow(2).mean().backward();
+        optimizer.step();
+      }
+    });
+  };
+  REQUIRE(said(true).empty());
+  check_rank_0_warns(
+      group,
+      said(false),
+      "the gradients differ between ranks: parameter 0 (Float [513, 7]) on "
+      "ranks 1 and 2 differs from that on rank 0");
+}
+
+RANKS_TEST("a sharded optimizer tells of parameters in another order") {
+  auto parameters = with_gradients({4, 4});
+  parameters[1].mutable_grad().mul_(2);
+  if (group.rank() == 1) {
+    std::swap(parameters[0], parameters[1]);
+  }
+  Zero<torch::optim::SGD> optimizer(
+      parameters, group, torch::optim::SGDOptions(0.1));
+  check_rank_0_warns(
+      group,
+      warnings_of([&] { optimizer.step(); }),
+      "parameter 0 (Float [4]) on rank 1 differs from that on ranks 0 and 2");
+}
+
 RANKS_TEST("what a sharded optimizer cannot do is refused") {
   const auto net = std::make_shared<UnevenNet>();
   Reducer reducer(net, group);

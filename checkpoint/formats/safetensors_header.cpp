@@ -289,7 +289,7 @@ std::string safetensors_dtype(
   DDP_THROW(
       TypeError,
       "tensor '{}' has dtype {}, which a safetensors file cannot contain; "
-      "convert it first",
+      "write a .pt file, or convert it",
       tensor,
       dtype);
 }

@@ -18,15 +18,15 @@ bool is_candidate(const RankEnd& end) {
 } // namespace
 
 bool is_consequence(const RankEnd& end) {
+  if (end.failed_by_another) {
+    return true;
+  }
   if (end.error) {
     return end.error->is_consequence || tells_of_another(end.error->message);
   }
-  if (WIFSIGNALED(end.state.wait_status())) {
-    return false;
-  }
-  return end.failed_by_another ||
+  return !WIFSIGNALED(end.state.wait_status()) &&
       std::any_of(
-             end.last_lines.begin(), end.last_lines.end(), tells_of_another);
+          end.last_lines.begin(), end.last_lines.end(), tells_of_another);
 }
 
 bool departed(const RankEnd& end) {

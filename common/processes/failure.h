@@ -28,6 +28,8 @@ struct RankEnd {
   std::string activity;
   /// Whether a collective of the rank failed because of another rank.
   bool failed_by_another = false;
+  /// Whether that collective was in a group of some of the job's ranks.
+  bool failed_in_part = false;
 };
 
 /// The index of the rank that failed first; none if no rank failed. Failures
@@ -42,8 +44,8 @@ bool departed(const RankEnd& end);
 /// rank's error, if any, since unwinding and destructors delay the end.
 int64_t failure_time(const RankEnd& end);
 
-/// Whether the rank's error or output names another rank's failure as the
-/// reason.
+/// Whether the rank's heartbeat, error or output names another rank's failure
+/// as the reason.
 bool is_consequence(const RankEnd& end);
 
 /// "signal 9 (Killed)".

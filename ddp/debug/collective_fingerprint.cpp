@@ -1,8 +1,8 @@
 #include <ddp/debug/collective_fingerprint.h>
 
-#include <common/host_name.h>
 #include <common/poll_until.h>
 #include <ddp/failure/elastic_pause.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/failure/stack_text.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
@@ -53,13 +53,6 @@ bool has_within(
       time, kLongestBackoff, [&] { return store.check(keys); });
 }
 
-/// Ends the wait for a store whose host is lost.
-void check_nodes() {
-  if (detail::elastic_pause::waits_are_ended()) {
-    throw detail::PeerError("the nodes of the job change");
-  }
-}
-
 } // namespace
 
 CollectiveFingerprint::CollectiveFingerprint(
@@ -81,7 +74,7 @@ auto CollectiveFingerprint::ask(Request request) const {
   return detail::answered_within(
       timeout_,
       [store = store_, request] { return request(*store); },
-      check_nodes);
+      [this] { detail::check_nodes(caller_.size); });
 }
 
 void CollectiveFingerprint::check(
@@ -104,6 +97,8 @@ void CollectiveFingerprint::check(
       return texts;
     });
   } catch (const detail::PeerError&) {
+    throw;
+  } catch (const c10::ValueError&) {
     throw;
   } catch (const std::exception&) { // the store has ended
     return;
@@ -147,7 +142,9 @@ void CollectiveFingerprint::wait_for_all(
           call.text());
       if (failure_store_) {
         failure_store_->report(
-            scope_, reason, detail::Failure::Kind::kConsequence);
+            scope_,
+            this_rank() + ": " + reason,
+            detail::Failure::Kind::kConsequence);
       }
       abort_call(reason, number);
     }
@@ -172,9 +169,18 @@ void CollectiveFingerprint::look_for_failure(int64_t sequence, uint64_t number)
   }
   const auto failures = failure_store_ ? failure_store_->read(scope_)
                                        : std::vector<detail::Failure>();
-  if (!failures.empty()) {
-    abort_call(place(sequence) + ": " + detail::describe(failures), number);
+  if (failures.empty()) {
+    return;
   }
+  using Kind = detail::WaitFailure::Kind;
+  const auto failure = detail::caused_by(failures);
+  if (failure.kind == Kind::kCommon) {
+    failure_store_->leave();
+    DDP_THROW(ValueError, failure.cause);
+  }
+  const bool whole = failure.kind == Kind::kWhole;
+  abort_call(
+      place(sequence) + (whole ? ": " : " failed") + failure.cause, number);
 }
 
 void CollectiveFingerprint::abort_call(
@@ -183,6 +189,7 @@ void CollectiveFingerprint::abort_call(
   if (failure_store_) {
     failure_store_->leave();
   }
+  detail::heartbeat::failed_by_another(caller_.size);
   throw detail::PeerError(detail::format(
       "{}: {}{}\nstack of this rank:\n{}",
       this_rank(),
@@ -265,11 +272,7 @@ std::string CollectiveFingerprint::place(int64_t sequence) const {
 }
 
 std::string CollectiveFingerprint::this_rank() const {
-  return detail::format(
-      "rank {} of {} on host {}",
-      caller_.rank,
-      caller_.size,
-      detail::host_name());
+  return detail::this_rank(caller_.rank, caller_.size);
 }
 
 } // namespace ddp::debug

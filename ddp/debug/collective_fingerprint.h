@@ -30,7 +30,8 @@ class CollectiveFingerprint {
   /// the calls differ, all ranks throw `c10::ValueError` with the same text:
   /// each rank's call, and one stack for each call. Throws a
   /// `c10::DistBackendError` that names the ranks that have not arrived in time
-  /// or have failed, or that says that the nodes of the job change. If the
+  /// or have failed, or that says that the nodes of the job change; and
+  /// another rank's `c10::ValueError` that is common to all ranks. If the
   /// store has ended, compares nothing: rank 0 has ended too, and the
   /// collective itself reports its end. Collective.
   void check(int64_t sequence, const Call& call, uint64_t number);
@@ -43,7 +44,8 @@ class CollectiveFingerprint {
   std::string key(int64_t sequence, int64_t rank) const;
   std::vector<std::string> keys(int64_t sequence) const;
   void wait_for_all(int64_t sequence, const Call& call, uint64_t number);
-  /// Throws if another rank has failed or the nodes of the job change.
+  /// Throws if another rank has failed or the nodes of the job change; a
+  /// `c10::ValueError` if the failure is common to all ranks.
   void look_for_failure(int64_t sequence, uint64_t number) const;
   [[noreturn]] void abort_call(const std::string& reason, uint64_t number)
       const;

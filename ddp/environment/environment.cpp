@@ -88,8 +88,11 @@ void rendezvous_by_slurm(
 void read_launcher_services(
     LaunchEnvironment& result,
     const EnvironmentLookup& lookup) {
+  // The program may choose another port, at which the launcher serves nothing.
+  // The address may differ: a host has several names.
   result.launcher_hosts_store =
-      lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+      lookup("TORCHELASTIC_USE_AGENT_STORE") == "True" &&
+      lookup("MASTER_PORT") == std::to_string(result.master_port);
   // The restart count differs between the nodes of one job (torchrun counts
   // failures per node), so the count names the attempt only on one node. On
   // several nodes, the ranks agree on an attempt in the rendezvous.

@@ -28,8 +28,12 @@ struct LaunchEnvironment {
   int64_t port_count = 1;
   /// The network interface that the user chose; may be empty.
   std::string interface;
+  /// Whether the address of MASTER_ADDR belongs to `interface`: then rank 0's
+  /// store listens only at this address.
+  bool meets_at_interface = false;
   /// Whether the launcher serves the key-value store, so that rank 0 is also a
-  /// client (TORCHELASTIC_USE_AGENT_STORE=True: torchrun, ddprun).
+  /// client (TORCHELASTIC_USE_AGENT_STORE=True: torchrun, ddprun), unless the
+  /// program names another port than MASTER_PORT.
   bool launcher_hosts_store = false;
   /// A listening socket for the `master_port` that rank 0 chose, until the
   /// store takes it over; null if rank 0 chose none.

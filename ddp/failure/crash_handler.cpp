@@ -159,6 +159,9 @@ void add_details(SignalSafeBuffer& text) {
   char activity[256];
   heartbeat::copy_activity(activity, sizeof(activity));
   text.add("\",\"activity\":\"").add_escaped(activity);
+  if (heartbeat::is_failed_by_another()) {
+    text.add("\",\"consequence\":\"true");
+  }
 }
 
 void write_report(const siginfo_t& info, const Stack& stack) {

@@ -289,7 +289,7 @@ std::optional<WaitState> FailureStore::mark_waiting(
       [scope, number, call, rank = root_rank_](c10d::Store& store) {
         const auto id = std::to_string(Clock::now().time_since_epoch().count());
         store.set(awaited(rank), id + " " + call);
-        store.set(waiting(scope, rank), std::to_string(number));
+        store.set(waiting(scope, rank), std::to_string(number) + " " + call);
         return WaitState{read_list(store).size(), id};
       });
 }
@@ -308,11 +308,12 @@ std::vector<WaitStatus> FailureStore::wait_status(
       connection_, [scope, number, members = members_](c10d::Store& store) {
         std::vector<WaitStatus> ranks;
         for (const auto member : members) {
-          const auto key = waiting(scope, member);
-          const auto in = awaited(member);
+          const auto here = get_or(store, waiting(scope, member), "-1");
+          const auto last = get_or(store, awaited(member), "");
           WaitStatus where;
-          where.came = std::stoll(get_or(store, key, "-1")) >= number;
-          const auto call = get_or(store, in, "");
+          where.came = std::stoll(here) >= number;
+          // The last wait may be that of another thread.
+          const auto& call = where.came && !last.empty() ? here : last;
           where.call = call.substr(call.find(' ') + 1);
           ranks.push_back(std::move(where));
         }

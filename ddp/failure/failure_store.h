@@ -45,8 +45,8 @@ struct WaitState {
 struct WaitStatus {
   /// Whether the rank has started as many collectives as the waiting ranks.
   bool came = false;
-  /// The call in which the rank waits, in any group; empty if the rank does not
-  /// wait, or has not waited long.
+  /// The call in which the rank waits, in this group if it came, otherwise in
+  /// any group; empty if the rank does not wait, or has not waited long.
   std::string call;
 
   bool operator==(const WaitStatus& other) const {
@@ -80,6 +80,9 @@ class FailureStore {
   /// This process's rank in the root group.
   int64_t root_rank() const {
     return root_rank_;
+  }
+  int64_t root_size() const {
+    return root_size_;
   }
 
   /// Whether the store is known to have ended and the group contains rank 0 of

@@ -23,6 +23,7 @@ constexpr int kReads = 100;
 // and because a signal handler can use only global data.
 HeartbeatPage own_page;
 std::atomic<HeartbeatPage*> current_page{&own_page};
+std::atomic<bool> ends_by_itself{false};
 
 thread_local const Activity* innermost = nullptr;
 /// The text of this thread's activity, also if another thread has replaced it.
@@ -112,8 +113,16 @@ void joined() noexcept {
   beat();
 }
 
-void failed_by_another() noexcept {
-  page().failed_by_another.store(1, kRelaxed);
+void failed_by_another(int64_t size) noexcept {
+  uint64_t none = 0;
+  if (!ends_by_itself.load(kRelaxed)) {
+    page().failed_by_another.compare_exchange_strong(
+        none, static_cast<uint64_t>(size), kRelaxed);
+  }
+}
+
+void failed_by_itself() noexcept {
+  ends_by_itself.store(true, kRelaxed);
 }
 
 void stepped(int64_t number) noexcept {
@@ -222,6 +231,10 @@ void copy_own_activity(char* text, size_t size) noexcept {
   } else {
     text[std::string_view(own_activity).copy(text, size - 1)] = '\0';
   }
+}
+
+bool is_failed_by_another() noexcept {
+  return page().failed_by_another.load(kRelaxed) != 0;
 }
 
 int64_t last_step() noexcept {

@@ -20,12 +20,17 @@ namespace ddp::detail::heartbeat {
 /// child processes do not inherit. Any other descriptor is ignored.
 void attach() noexcept;
 
-/// Reports that this rank's first group has formed.
+/// Reports that a group of this rank has formed; earlier failures are over.
 void joined() noexcept;
 
-/// Reports that a collective has failed because of another rank. Later
-/// collectives will fail for the same reason until the next group has formed.
-void failed_by_another() noexcept;
+/// Reports that a collective in a group of `size` ranks has failed because of
+/// another rank. Later collectives will fail for the same reason until the next
+/// group has formed; the first group counts.
+void failed_by_another(int64_t size) noexcept;
+
+/// Reports that an error of its own ends this process: `failed_by_another` then
+/// has no effect.
+void failed_by_itself() noexcept;
 
 /// Reports that the Reducer's reduction `number` is complete: "after step 12".
 void stepped(int64_t number) noexcept;
@@ -76,6 +81,7 @@ class Activity {
 };
 
 /// The last reported values. These functions are async-signal-safe.
+bool is_failed_by_another() noexcept;
 int64_t last_step() noexcept;
 /// Copies the activity, null-terminated; `size` must be positive.
 void copy_activity(char* text, size_t size) noexcept;

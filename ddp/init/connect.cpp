@@ -1,6 +1,7 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
 #include <ddp/debug/backend_wrapper.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/init/backend_connection.h>
 #include <ddp/init/unreachable_hosts.h>
 #include <ddp/init/watchdog.h>
@@ -150,6 +151,7 @@ void connect(ProcessGroupImpl& impl, const LivenessCheck& check_liveness) {
   wait_for_all_ranks(impl, "connecting");
   forget_addresses(impl);
   debug::log_group(impl);
+  heartbeat::joined();
 }
 
 void disconnect(ProcessGroupImpl& impl) noexcept {

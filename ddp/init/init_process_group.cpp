@@ -90,7 +90,7 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
       !detail::is_loopback(elsewhere->server),
       "MASTER_ADDR '{}' refers to the local host on every host, but the ranks "
       "run on several hosts: set it to an address of rank 0's host that other "
-      "hosts can reach",
+      "hosts can reach (torchrun: by --local-addr ADDRESS on each node)",
       elsewhere->server);
   const auto own = detail::address_towards(elsewhere->server);
   return own.empty() ? elsewhere->server : own;
@@ -332,7 +332,6 @@ ProcessGroup form_group(
   if (impl->rank == 0 && impl->checks_replicas) { // one rank reports
     impl->expect_use(at::sequence_number::peek());
   }
-  heartbeat::joined();
   return detail::ProcessGroupImpl::group_of(impl);
 }
 

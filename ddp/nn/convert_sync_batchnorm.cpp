@@ -24,6 +24,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 struct Synchronised {
   std::weak_ptr<torch::nn::Module> module;
   ProcessGroup group;
+  /// The module's number among those of the group.
+  int64_t number = 0;
 };
 
 /// One per process, like the dispatcher. Has only weak references, which keep
@@ -45,8 +47,8 @@ class Table {
     rows_.insert_or_assign(impl.get(), std::make_pair(Weak(impl), entry));
   }
 
-  /// The group over which to synchronize, if any.
-  std::optional<ProcessGroup> find(const OptionalTensor& tensor) const {
+  /// How to synchronize, if at all.
+  std::optional<Synchronised> find(const OptionalTensor& tensor) const {
     if (!tensor || !tensor->defined()) {
       return std::nullopt;
     }
@@ -58,7 +60,7 @@ class Table {
     const auto& entry = row->second.second;
     const auto module = entry.module.lock();
     return module && module->is_training() && entry.group.size() > 1
-        ? std::make_optional(entry.group)
+        ? std::make_optional(entry)
         : std::nullopt;
   }
 
@@ -79,15 +81,15 @@ at::Tensor batch_norm(
     double momentum,
     double eps,
     bool cudnn_enabled) {
-  std::optional<ProcessGroup> group;
+  std::optional<Synchronised> entry;
   if (training) {
-    group = Table::instance().find(running_mean);
-    group = group ? group : Table::instance().find(weight);
+    entry = Table::instance().find(running_mean);
+    entry = entry ? entry : Table::instance().find(weight);
   }
   // The mark of a module without running statistics has no variance.
   const auto mean =
       running_var && running_var->defined() ? running_mean : std::nullopt;
-  if (!group) {
+  if (!entry) {
     return at::native::batch_norm(
         input,
         weight,
@@ -104,10 +106,14 @@ at::Tensor batch_norm(
   };
   return detail::synchronized_batch_norm(
       input,
-      {or_none(weight), or_none(bias), or_none(mean), or_none(running_var)},
+      {or_none(weight),
+       or_none(bias),
+       or_none(mean),
+       or_none(running_var),
+       entry->number},
       momentum,
       eps,
-      *group);
+      entry->group);
 }
 
 /// The operator has one kernel for all devices, which calls other kernels. The
@@ -128,22 +134,22 @@ std::vector<torch::Library> register_kernels() {
 }
 
 /// Makes `aten::batch_norm` synchronize, if its weight or running mean is one
-/// of `tensors`, while `module` exists and is training. The first call
-/// registers the operator's new kernels.
+/// of `tensors`, while the entry's module exists and is training. The first
+/// call registers the operator's new kernels.
 void synchronize_batch_norm_of(
     const std::vector<at::Tensor>& tensors,
-    const std::shared_ptr<torch::nn::Module>& module,
-    const ProcessGroup& group) {
+    const Synchronised& entry) {
   static const auto registered = register_kernels();
   for (const auto& tensor : tensors) {
-    Table::instance().put(tensor, {module, group});
+    Table::instance().put(tensor, entry);
   }
 }
 
 template <typename Module>
 bool convert(
     const std::shared_ptr<torch::nn::Module>& module,
-    const ProcessGroup& group) {
+    const ProcessGroup& group,
+    int64_t number) {
   auto* norm = dynamic_cast<Module*>(module.get());
   if (!norm) {
     return false;
@@ -158,7 +164,7 @@ bool convert(
     norm->running_mean = at::empty({0});
     marks.push_back(norm->running_mean);
   }
-  synchronize_batch_norm_of(marks, module, group);
+  synchronize_batch_norm_of(marks, {module, group, number});
   return true;
 }
 
@@ -192,9 +198,10 @@ std::vector<std::string> convert_sync_batchnorm(
   std::vector<std::string> others;
   for (const auto& item : net->named_modules()) {
     const auto& module = item.value();
-    if (convert<torch::nn::BatchNorm1dImpl>(module, own) ||
-        convert<torch::nn::BatchNorm2dImpl>(module, own) ||
-        convert<torch::nn::BatchNorm3dImpl>(module, own)) {
+    const auto number = static_cast<int64_t>(names.size());
+    if (convert<torch::nn::BatchNorm1dImpl>(module, own, number) ||
+        convert<torch::nn::BatchNorm2dImpl>(module, own, number) ||
+        convert<torch::nn::BatchNorm3dImpl>(module, own, number)) {
       names.push_back(item.key());
     } else if (looks_alike(*module)) {
       others.push_back(detail::format("{} ({})", item.key(), module->name()));

@@ -55,20 +55,45 @@ void summarise(const at::Tensor& input, at::Tensor row) {
   row.narrow(0, 2 * channels, 1).fill_(count);
 }
 
+/// Throws on all ranks if the ranks' layers differ.
+void check_numbers(const at::Tensor& numbers) {
+  const auto values = numbers.accessor<double, 1>();
+  for (int64_t rank = 1; rank < values.size(0); ++rank) {
+    DDP_CHECK_VALUE(
+        values[rank] == values[0],
+        "convert_sync_batchnorm: rank {} runs layer {}, but rank 0 runs layer "
+        "{} of the returned names, counted from 0. All ranks must run the same "
+        "layers in the same order: give a layer that a rank does not need an "
+        "empty batch, x.narrow(0, 0, 0), and add 0 * output.sum() to the loss",
+        rank,
+        values[rank],
+        values[0]);
+  }
+}
+
 /// Merges without cancellation, in rank order: all ranks get the same bits.
 /// Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm
 /// for computing sample variances, 1979.
 BatchMoments gather_statistics(
     const at::Tensor& input,
+    int64_t number,
     const ProcessGroup& group) {
   const auto channels = input.size(1);
   // A sum in which each rank fills one row, and the others are zero: an
   // all-gather that every backend supports, without an exchange of lengths.
   auto rows = at::zeros(
-      {group.size(), 2 * channels + 1}, input.options().dtype(at::kDouble));
+      {group.size(), 2 * channels + 2}, input.options().dtype(at::kDouble));
   summarise(input, rows[group.rank()]);
+  const auto numbers = rows.select(1, 2 * channels + 1);
+  const bool checks = rows.is_cpu(); // the host would have to wait for a GPU
+  if (checks) {
+    numbers[group.rank()].fill_(number);
+  }
   const heartbeat::Activity activity("SyncBatchNorm");
   group.all_reduce(rows);
+  if (checks) {
+    check_numbers(numbers);
+  }
   const auto means = rows.narrow(1, 0, channels);
   const auto squares = rows.narrow(1, channels, channels);
   const auto counts = rows.narrow(1, 2 * channels, 1);
@@ -242,7 +267,7 @@ at::Tensor synchronized_batch_norm(
   BatchMoments batch;
   {
     at::NoGradGuard no_grad;
-    batch = gather_statistics(input, group);
+    batch = gather_statistics(input, state.number, group);
     update_running(state, batch, momentum);
   }
   return SynchronizedBatchNorm::apply(

@@ -1,6 +1,8 @@
 #include <ddp/internal/optimizer_shards.h>
 
+#include <ddp/backends/capture.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/module_state.h>
 
 #include <ATen/ATen.h>
@@ -70,6 +72,47 @@ void OptimizerShards::share_gradients(
     }
   }
   broadcast_tensors(gradients, group_, root);
+}
+
+/// Warns in the first steps if gradients differ between ranks; parameters never
+/// do, since their owners send them. In a `Join`, sparse gradients may differ.
+/// A step that is captured into a CUDA graph compares nothing.
+void OptimizerShards::compare_gradients(
+    const torch::optim::Optimizer& optimizer) {
+  if (comparisons_ == 0) {
+    return;
+  }
+  NamedTensors gradients;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      if (backends::is_capturing(parameter.device())) {
+        return;
+      }
+      const auto& gradient = parameter.grad();
+      gradients.append(
+          "parameter " + std::to_string(gradients.names.size()),
+          kind_of(gradient) == GradientKind::kSparse ? at::Tensor() : gradient);
+    }
+  }
+  --comparisons_;
+  try {
+    verify_same_values(gradients, group_, "gradients");
+  } catch (const c10::ValueError& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.rfind("the gradients ", 0) != 0) {
+      throw; // an error that the wait for the other ranks has found
+    }
+    comparisons_ = 0;
+    if (group_.rank() == 0) {
+      TORCH_WARN(detail::format(
+          "ddp: ZeroRedundancyOptimizer: {}\nEach parameter is trained with "
+          "the gradient of one rank only. Does a Reducer average all of these "
+          "parameters? Is a backward pass of each step outside no_sync(), and "
+          "is the wrapper called, not its module? Are the parameters in the "
+          "same order on all ranks? DDP_CHECK_REPLICAS=0 turns this check off",
+          text));
+    }
+  }
 }
 
 } // namespace ddp::detail

@@ -180,4 +180,14 @@ template <>
 inline constexpr bool has_shape_of_parameter_v<torch::optim::LBFGSParamState> =
     false;
 
+/// An empty tensor with the dtype of LBFGS's state: all parameters' dtypes,
+/// promoted.
+inline at::Tensor empty_like_flat(const std::vector<at::Tensor>& parameters) {
+  auto dtype = parameters[0].scalar_type();
+  for (const auto& parameter : parameters) {
+    dtype = c10::promoteTypes(dtype, parameter.scalar_type());
+  }
+  return at::empty({0}, parameters[0].options().dtype(dtype));
+}
+
 } // namespace ddp::detail

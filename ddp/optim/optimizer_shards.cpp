@@ -84,6 +84,7 @@ IValue with_states(const GenericDict& state, const GenericDict& states) {
 OptimizerShards::OptimizerShards(ProcessGroup group, bool views)
     : group_(std::move(group)),
       views_(views),
+      comparisons_(ProcessGroupImpl::of(group_).checks_replicas ? 3 : 0),
       loads_(static_cast<size_t>(group_.size())),
       parameters_(static_cast<size_t>(group_.size())) {}
 
@@ -109,6 +110,7 @@ void OptimizerShards::assign_group(
   if (parameters.size() == known) {
     return;
   }
+  compared_ = false;
   owners.resize(parameters.size());
   std::vector<size_t> order(parameters.size() - known);
   std::iota(order.begin(), order.end(), known);
@@ -181,29 +183,10 @@ void OptimizerShards::lay_out(
   verified_ = false;
 }
 
-/// This rank's parameters, in the optimizer's order.
-std::vector<at::Tensor> OptimizerShards::own(
-    const torch::optim::Optimizer& optimizer) const {
-  std::vector<at::Tensor> own;
-  for (size_t i = 0; i < owners_.size(); ++i) {
-    for (size_t j = 0; j < owners_[i].size(); ++j) {
-      if (owners_[i][j] == group_.rank()) {
-        own.push_back(optimizer.param_groups()[i].params()[j]);
-      }
-    }
-  }
-  return own;
-}
-
 /// Compares the ranks' parameters if some were added: owners depend on their
 /// order.
 void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
-  size_t count = 0;
-  for (const auto& owners : owners_) {
-    count += owners.size();
-  }
-  if (count > compared_) {
-    compared_ = count;
+  if (!std::exchange(compared_, true)) {
     check_same_on_all(
         group_, "ZeroRedundancyOptimizer", describe_with_parameters(optimizer));
   }
@@ -216,8 +199,9 @@ void OptimizerShards::step_own(
   try {
     assign(optimizer);
     compare(optimizer);
-    const auto parameters = own(optimizer);
-    PartialStep(optimizer, step).step(parameters);
+    compare_gradients(optimizer);
+    PartialStep(optimizer, step)
+        .step(parameters_[static_cast<size_t>(group_.rank())]);
   } catch (const std::exception& error) {
     report_failure(group_, error_text(error));
     throw;

@@ -77,7 +77,7 @@ class SavedFields {
 /// Sets fields from Python's form; throws if a field is invalid.
 class LoadedFields {
  public:
-  /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.
+  /// `parameter`: the dtype, device and, with `same_shape`, shape and strides.
   LoadedFields(
       const c10::impl::GenericDict& dict,
       std::string where,
@@ -184,10 +184,8 @@ class LoadedFields {
             "has shape {}, but its parameter has {}",
             tensor.sizes(),
             parameter_.sizes()));
-    value = tensor.detach().to(
-        parameter_.options().requires_grad(false),
-        /*non_blocking=*/false,
-        /*copy=*/true);
+    const auto& like = same_shape_ ? parameter_ : tensor;
+    value = at::empty_like(like, parameter_.options()).copy_(tensor.detach());
   }
   template <typename Value>
   void load(
@@ -341,6 +339,8 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
       optimizer, value_at(dict, "param_groups", whole), parsed, numbers);
   const auto states = dict_at(value_at(dict, "state", whole), "'state'");
   const auto parameters = all_parameters(optimizer);
+  constexpr bool kSameShape =
+      detail::has_shape_of_parameter_v<typename Kind::State>;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto found = states.find(numbers[i]);
     if (found == states.end()) {
@@ -350,8 +350,8 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
     LoadedFields fields(
         dict_at(found->value(), where),
         where,
-        parameters[i],
-        detail::has_shape_of_parameter_v<typename Kind::State>);
+        kSameShape ? parameters[i] : detail::empty_like_flat(parameters),
+        kSameShape);
     typename Kind::State state;
     detail::visit_fields(state, fields);
     if (detail::is_started(state)) {

@@ -27,23 +27,7 @@ constexpr milliseconds kWaitSlice{50};
 // on a busy machine, the reason may take as long to arrive as each read.
 constexpr int kCauseLooks = 10;
 constexpr milliseconds kLongWait{2000};
-
-WaitFailure caused_by(const std::vector<Failure>& failures) {
-  using Kind = Failure::Kind;
-  for (const auto& failure : failures) {
-    if (failure.kind == Kind::kCommon) {
-      return {failure.text, WaitFailure::Kind::kCommon};
-    }
-  }
-  const bool any_own =
-      std::any_of(failures.begin(), failures.end(), [](const auto& failure) {
-        return failure.kind == Kind::kOwn;
-      });
-  if (!any_own) {
-    return {failures.front().text, WaitFailure::Kind::kWhole};
-  }
-  return {" because " + describe(failures), WaitFailure::Kind::kKnown};
-}
+constexpr const char* kOwnFailure = "this rank failed: ";
 
 /// Throws with the reason for an error of the backend. `state` is the result of
 /// `mark_waiting`, if this rank has called it.
@@ -52,18 +36,21 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
     int64_t number,
     const std::exception& error,
     std::optional<WaitState> state) {
-  const auto reason = reason_of_end(group, error_text(error));
+  const auto text = error_text(error);
+  const auto reason = reason_of_end(group, text);
   if (!group.failure_store) {
     throw WaitFailure{
         c10::str(": ", reason, own_remedy()), WaitFailure::Kind::kKnown};
   }
+  // After a timeout, all other ranks have had time to report.
+  const bool timed_out = reason.find(backends::kTimedOut) != std::string::npos;
+  const bool waited_long = timed_out || state;
   if (!state) {
     state = group.failure_store->mark_waiting(
         group.scope, group.launched, own_call());
   }
   auto failures = group.failure_store->read(group.scope);
-  // After a timeout, all other ranks have had time to report.
-  if (reason.find(backends::kTimedOut) == std::string::npos) {
+  if (!timed_out) {
     for (int look = 0; failures.empty() && look < kCauseLooks; ++look) {
       std::this_thread::sleep_for(kWaitSlice);
       failures = group.failure_store->read(group.scope);
@@ -73,7 +60,7 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
     throw caused_by(failures);
   }
   throw WaitFailure{
-      c10::str(": ", reason, all_ranks(group, number, reason)),
+      c10::str(": ", reason, all_ranks(group, number, text, waited_long)),
       WaitFailure::Kind::kNew,
       state.value_or(WaitState()).lines};
 }
@@ -89,7 +76,7 @@ template <typename FinishedWithin>
 bool has_finished(FinishedWithin& finished_within) {
   try {
     return finished_within(milliseconds(1)); // 0 has no limit in c10d
-  } catch (const std::exception&) { // a consequence of another rank's failure
+  } catch (...) { // a consequence of another rank's failure
     return false;
   }
 }
@@ -184,7 +171,7 @@ void abort_group(
   if (!impl.first_error.reason().empty()) {
     return;
   }
-  impl.first_error.set("this rank failed: " + text);
+  impl.first_error.set(kOwnFailure + text);
   if (impl.failure_store) {
     impl.failure_store->report(impl.scope, text, kind);
   }
@@ -201,6 +188,13 @@ bool needs_calls(const ProcessGroupImpl& group) {
 
 void defer(const ProcessGroupImpl& group, const std::function<void()>& launch) {
   group.communicator ? backends::mpi::library().defer(launch) : launch();
+}
+
+void check_nodes(int64_t size) {
+  if (elastic_pause::waits_are_ended()) {
+    heartbeat::failed_by_another(size);
+    throw PeerError("the nodes of the job change");
+  }
 }
 
 void look_for_failure(const ProcessGroupImpl& group) {
@@ -239,8 +233,9 @@ void fail(
     message = c10::str(
         this_rank(group), ": ", failed_operation(group, operation), message);
   }
-  if (failure.kind != Kind::kCommon) {
-    heartbeat::failed_by_another();
+  const bool is_own = group.first_error.reason().rfind(kOwnFailure, 0) == 0;
+  if (failure.kind != Kind::kCommon && !is_own) {
+    heartbeat::failed_by_another(group.size);
   }
   if (failure.kind == Kind::kNew && group.failure_store) {
     message = group.failure_store->report_consequence(
@@ -262,7 +257,6 @@ void fail(
     const std::exception& error) {
   check_usable(group, operation); // the group may have broken meanwhile
   if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
-    heartbeat::failed_by_another();
     throw PeerError(*peer); // its text names the operation
   }
   // A backend starts no collective after a failed one, which the program may
@@ -284,10 +278,17 @@ void fail(
       frames());
 }
 
-void wait(ProcessGroupImpl& group, const Collective& collective) {
+void wait(
+    ProcessGroupImpl& group,
+    const Collective& collective,
+    const std::function<void()>& check) {
   if (collective.on_host) {
     wait_in_slices(group, collective.number, [&](milliseconds slice) {
-      return backends::ends_within(slice, *collective.work);
+      const bool has_ended = backends::ends_within(slice, *collective.work);
+      if (!has_ended && check) {
+        check();
+      }
+      return has_ended;
     });
     return;
   }
@@ -372,7 +373,12 @@ void wait_for(
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept {
-  abort_group(group, text, Failure::Kind::kOwn);
+  if (heartbeat::is_failed_by_another()) {
+    const auto rank = this_rank(ProcessGroupImpl::of(group));
+    abort_group(group, rank + " failed: " + text, Failure::Kind::kConsequence);
+  } else {
+    abort_group(group, text, Failure::Kind::kOwn);
+  }
 }
 
 void fail_on_all(const ProcessGroup& group, const std::string& text) {

@@ -65,8 +65,17 @@ Collective start(
 }
 
 /// Waits until a collective ends or another rank fails. Call this within
-/// `guarded`. Sends no request to the store for the first 0.2 s.
-void wait(ProcessGroupImpl& group, const Collective& collective);
+/// `guarded`. Sends no request to the store for the first 0.2 s. After that,
+/// `check` is called repeatedly, and can end the wait by throwing
+/// `WaitFailure`.
+void wait(
+    ProcessGroupImpl& group,
+    const Collective& collective,
+    const std::function<void()>& check = nullptr);
+
+/// Throws `PeerError` if the nodes of the job change, so that no rank of a
+/// group of `size` ranks waits for a store whose host is lost.
+void check_nodes(int64_t size);
 
 /// Throws `WaitFailure` if another rank, or another thread of this rank, has
 /// given up.
@@ -138,9 +147,10 @@ void wait_for(
     const std::function<std::string()>& clue = nullptr);
 
 /// Makes the other ranks' waits on this group, and on its duplicates, throw
-/// with `text`, this rank's reason for giving up. The group cannot be used
-/// afterwards. Does nothing if the group has already failed. Does not throw,
-/// and takes at most a few seconds.
+/// with `text`, this rank's reason for giving up; a consequence if another rank
+/// has failed since this rank's newest group was formed. The group cannot be
+/// used afterwards. Does nothing if the group has already failed. Does not
+/// throw, and takes at most a few seconds.
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept;

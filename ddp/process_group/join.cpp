@@ -2,7 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
-#include <ddp/process_group/process_group_impl.h>
+#include <ddp/process_group/collective_wait.h>
 
 #include <ATen/ATen.h>
 
@@ -132,9 +132,9 @@ void JoinState::run_main_hooks() {
     auto* next = joinables[static_cast<size_t>(place_in(code))];
     complete_before(*next);
     next->main_hook(step);
-    in_main_hook.push_back(next);
-    if (!shares(*next)) {
-      in_main_hook.pop_back();
+    if (shares(*next)) {
+      in_main_hook.push_back(next);
+    } else {
       next->complete_main_hook();
     }
   }
@@ -195,7 +195,19 @@ std::vector<int64_t> JoinState::exchange(int64_t code) {
   auto message = at::zeros({group.size()}, at::kLong);
   auto* codes = message.mutable_data_ptr<int64_t>();
   codes[group.rank()] = code;
-  group.all_reduce(message);
+  const heartbeat::Activity activity("all_reduce", group.size(), "Long");
+  auto& impl = ProcessGroupImpl::of(group);
+  guarded(impl, "all_reduce", [&] {
+    if (const auto c10d = group.c10d()) {
+      std::vector<at::Tensor> tensors{message};
+      const auto launch = [&] { return c10d->allreduce(tensors); };
+      wait(impl, start(impl, message, launch), [&] {
+        for (auto* each : joinables) {
+          each->check_wait(group);
+        }
+      });
+    }
+  });
   for (int64_t rank = 1; rank < group.size(); ++rank) {
     DDP_CHECK_VALUE(
         count_in(codes[rank]) == count_in(codes[0]),

@@ -51,10 +51,10 @@ struct ProcessGroupImpl {
   }
 
   /// Like `set_used`, for calls that may average the ranks' nets: other groups
-  /// then need not be used.
+  /// then need not be used, unless this one is `ProcessGroup()`.
   void set_averaged() {
     set_used();
-    averages.fetch_add(size > 1 ? 1 : 0, std::memory_order_relaxed);
+    averages.fetch_add(by_default ? 0 : 1, std::memory_order_relaxed);
   }
 
   /// Expects that a thread which trains after sequence number `now` uses the

@@ -2,7 +2,7 @@
 
 #include <ddp/failure/error_file.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/wait_report.h>
 
 #include <c10/util/Logging.h>
 #include <c10/util/Type.h>
@@ -78,7 +78,9 @@ Uncaught current() {
     if (const auto error = std::current_exception()) {
       std::rethrow_exception(error);
     }
-    result.text = "std::terminate was called without an exception";
+    result.text =
+        "std::terminate was called without an exception: was a std::thread "
+        "destroyed that was not joined?";
   } catch (const c10::Error& error) {
     result = describe(error);
   } catch (const std::exception& error) {
@@ -86,6 +88,8 @@ Uncaught current() {
   } catch (...) {
     result.text = "an exception that is not a std::exception";
   }
+  // The program may have caught the error that names the other rank.
+  result.consequence = result.consequence || heartbeat::is_failed_by_another();
   return result;
 }
 
@@ -116,6 +120,9 @@ void write_error_file(const Uncaught& uncaught) {
 }
 
 void report(const Uncaught& uncaught) noexcept {
+  if (!uncaught.consequence) {
+    heartbeat::failed_by_itself();
+  }
   write_error_file(uncaught);
   if (uncaught.known || handler().owner != getpid()) {
     return;
@@ -127,7 +134,12 @@ void report(const Uncaught& uncaught) noexcept {
   }
   // The newest group first: a host of an older one may be lost.
   for (auto weak = stores.rbegin(); weak != stores.rend(); ++weak) {
-    if (const auto store = weak->lock()) {
+    const auto store = weak->lock();
+    if (store && uncaught.consequence) {
+      const auto rank = this_rank(store->root_rank(), store->root_size());
+      store->report(
+          "", rank + " failed: " + uncaught.text, Failure::Kind::kConsequence);
+    } else if (store) {
       store->report("", uncaught.text);
     }
   }

@@ -1,5 +1,6 @@
 #include <ddp/process_group/wait_report.h>
 
+#include <common/error_file.h>
 #include <common/heartbeat_page.h>
 #include <common/host_name.h>
 #include <ddp/backends/common/backend_work.h>
@@ -23,7 +24,7 @@ constexpr const char* kCallRemedy =
     ". All ranks must make the same calls, such as save_checkpoint, in the "
     "same order and with the same shapes";
 constexpr const char* kEndRemedy =
-    ". Check the last output of that rank, and how it ended";
+    ". Check the last output of the rank that has ended, and how it ended";
 constexpr const char* kBatchesRemedy =
     ". Do all ranks have the same number of batches, and the same number under "
     "no_sync()? A DistributedSampler makes the numbers equal, drop_last drops "
@@ -84,6 +85,22 @@ std::string remedy(const std::vector<std::string>& calls) {
   return connects ? "" : kCallRemedy;
 }
 
+/// The remedy if `error` is about the end of another rank, otherwise "". If a
+/// connection has ended, the rank may have had no more batches or calls.
+std::string remedy_of_end(const std::string& error) {
+  if (error.find(backends::kHasLeft) != std::string::npos ||
+      !tells_of_another(error)) {
+    return "";
+  }
+  const bool may_be_done = error.find(backends::kHasEnded) == std::string::npos;
+  const auto call = own_call();
+  return c10::str(
+      kEndRemedy,
+      !may_be_done            ? ""
+          : is_backward(call) ? kBatchesRemedy
+                              : remedy({call, ""}));
+}
+
 std::string name_place(
     const WaitStatus& where,
     const std::vector<int64_t>& ranks,
@@ -106,56 +123,76 @@ std::string name_place(
   return text + (where.call == own ? "another one" : where.call);
 }
 
-/// "; ranks 0 and 2 wait in CALL; rank 1 ..." and a remedy, without the ranks
-/// that wait in call `left_out`. `has_ended`: a rank has ended.
+/// "; ranks 0 and 2 wait in CALL; rank 1 ..." and a remedy, `of_end` unless
+/// empty, without the ranks that wait in call `left_out` and, unless
+/// `waited_long`, those that have published no wait.
 std::string name_places(
     const std::vector<WaitStatus>& ranks,
     int64_t number,
     const std::string& left_out,
-    bool has_ended) {
+    bool waited_long,
+    const std::string& of_end) {
   std::vector<std::string> calls = {own_call()};
   std::string text;
   for (const auto& [where, of] : group_ranks(ranks)) {
     if (where.came && (where.call.empty() || where.call == left_out)) {
       continue;
     }
-    text += "; " + name_place(where, of, number);
     calls.push_back(where.call);
+    if (waited_long || !where.call.empty()) {
+      text += "; " + name_place(where, of, number);
+    }
   }
-  return has_ended ? text + kEndRemedy
-                   : text + (text.empty() ? "" : remedy(calls));
+  return text + (of_end.empty() && calls.size() > 1 ? remedy(calls) : of_end);
+}
+
+/// The reasons for the failures, not for consequences.
+std::string describe(std::vector<Failure> failures) {
+  failures.erase(
+      std::remove_if(
+          failures.begin(),
+          failures.end(),
+          [](const Failure& failure) {
+            return failure.kind == Failure::Kind::kConsequence;
+          }),
+      failures.end());
+  std::ostringstream text;
+  for (size_t i = 0; i < std::min(failures.size(), kMaxReasons); ++i) {
+    text << (i ? "; " : "") << "rank " << failures[i].rank << " of "
+         << failures[i].size << " on host " << failures[i].host
+         << " failed: " << failures[i].text;
+  }
+  if (failures.size() > kMaxReasons) {
+    text << "; and " << failures.size() - kMaxReasons << " more ranks failed";
+  }
+  return text.str();
 }
 
 } // namespace
 
-std::string this_rank(const ProcessGroupImpl& group) {
-  return detail::format(
-      "rank {} of {} on host {}", group.rank, group.size, host_name());
+std::string this_rank(int64_t rank, int64_t size) {
+  return detail::format("rank {} of {} on host {}", rank, size, host_name());
 }
 
-std::string describe(const std::vector<Failure>& failures) {
-  auto first = failures;
-  first.erase(
-      std::remove_if(
-          first.begin(),
-          first.end(),
-          [](const Failure& failure) {
-            return failure.kind == Failure::Kind::kConsequence;
-          }),
-      first.end());
-  if (first.empty()) {
-    first = {failures.front()};
+std::string this_rank(const ProcessGroupImpl& group) {
+  return this_rank(group.rank, group.size);
+}
+
+WaitFailure caused_by(const std::vector<Failure>& failures) {
+  using Kind = Failure::Kind;
+  for (const auto& failure : failures) {
+    if (failure.kind == Kind::kCommon) {
+      return {failure.text, WaitFailure::Kind::kCommon};
+    }
   }
-  std::ostringstream text;
-  for (size_t i = 0; i < std::min(first.size(), kMaxReasons); ++i) {
-    text << (i ? "; " : "") << "rank " << first[i].rank << " of "
-         << first[i].size << " on host " << first[i].host
-         << " failed: " << first[i].text;
+  const bool any_own =
+      std::any_of(failures.begin(), failures.end(), [](const auto& failure) {
+        return failure.kind == Kind::kOwn;
+      });
+  if (!any_own) {
+    return {failures.front().text, WaitFailure::Kind::kWhole};
   }
-  if (first.size() > kMaxReasons) {
-    text << "; and " << first.size() - kMaxReasons << " more ranks failed";
-  }
-  return text.str();
+  return {" because " + describe(failures), WaitFailure::Kind::kKnown};
 }
 
 std::string own_call() {
@@ -230,13 +267,14 @@ std::string own_remedy() {
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,
-    const std::string& reason) {
+    const std::string& error,
+    bool waited_long) {
   const auto ranks = group.failure_store->wait_status(group.scope, number);
-  const bool has_ended = reason.find(backends::kHasEnded) != std::string::npos;
+  const auto of_end = remedy_of_end(error);
   if (ranks.empty()) {
-    return has_ended ? kEndRemedy : own_remedy();
+    return of_end.empty() ? own_remedy() : of_end;
   }
-  return name_places(ranks, number, "", has_ended);
+  return name_places(ranks, number, "", waited_long, of_end);
 }
 
 bool tell_of_wait(
@@ -249,7 +287,7 @@ bool tell_of_wait(
       return false;
     }
     const auto ranks = group.failure_store->wait_status(group.scope, number);
-    text += name_places(ranks, number, text, /*has_ended=*/false);
+    text += name_places(ranks, number, text, /*waited_long=*/true, "");
   }
   warn_of_wait(group.wait_notice, this_rank(group), text);
   return true;

@@ -1,17 +1,18 @@
 #pragma once
 
-#include <ddp/process_group/process_group_impl.h>
+#include <ddp/process_group/collective_wait.h>
 
 namespace ddp::detail {
 
 // Messages about a wait, during the wait and after it has failed.
 
 /// Returns text such as "rank 1 of 3 on host a".
+std::string this_rank(int64_t rank, int64_t size);
 std::string this_rank(const ProcessGroupImpl& group);
 
-/// Returns the reasons for the failures. Includes consequences only if all
-/// failures are consequences.
-std::string describe(const std::vector<Failure>& failures);
+/// Returns why a wait fails after these failures of other ranks, which must not
+/// be empty. Includes consequences only if all failures are consequences.
+WaitFailure caused_by(const std::vector<Failure>& failures);
 
 /// The activity of this thread, or else of this process, named by the program's
 /// call.
@@ -36,12 +37,14 @@ std::string own_remedy();
 
 /// Returns text that lists the other ranks and the calls in which they wait,
 /// while this rank waits for collective `number`. The text ends with a remedy
-/// that depends on these calls or on `reason`. The group must have a failure
-/// store.
+/// that depends on these calls or on `error`, the text of the backend's error.
+/// Ranks that have published no wait are listed only if `waited_long`:
+/// otherwise, they may have begun to wait. The group must have a failure store.
 std::string all_ranks(
     const ProcessGroupImpl& group,
     int64_t number,
-    const std::string& reason);
+    const std::string& error,
+    bool waited_long);
 
 /// Reports this rank's wait, unless another rank has reported a wait that
 /// continues. `state` is the result of `mark_waiting`. Returns whether this

@@ -1,5 +1,6 @@
 #include <ddp/reducer/join_participation.h>
 
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ATen/core/grad_mode.h>
@@ -14,21 +15,23 @@ constexpr int64_t kReductionCall = 0;
 constexpr int64_t kForwardCall = 1;
 constexpr int64_t kEndCall = 2;
 
+} // namespace
+
 /// `step` was reported by this rank, or by the ranks with inputs.
-detail::Participants participants_of(const JoinStep& step, int64_t size) {
+detail::Participants JoinParticipation::participants_of(
+    const JoinStep& step) const {
   detail::Participants result;
   result.divisor = step.divisor;
-  result.of_all = step.live == size;
+  result.of_all = step.live == reducer_.group.size();
   result.root = step.last_live;
   result.joined = true;
+  result.waited_for = shares_steps() || reducer_.options.comm_hook();
   return result;
 }
 
-} // namespace
-
 void JoinParticipation::on_open(detail::Participants& participants) {
   if (const auto step = notify_join_context(kReductionCall)) {
-    participants = participants_of(*step, reducer_.group.size());
+    participants = participants_of(*step);
     had_no_inputs_ = false; // if a join failed after it was set
   }
 }
@@ -56,7 +59,7 @@ void JoinParticipation::main_hook(const JoinStep& step) {
   if (step.call == kForwardCall) {
     forward_main_hook(step.last_live);
   } else if (step.call == kReductionCall) {
-    auto participants = participants_of(step, reducer_.group.size());
+    auto participants = participants_of(step);
     participants.has_inputs = false;
     had_no_inputs_ = true;
     reducer_.backward.begin_without_inputs(participants);
@@ -65,6 +68,18 @@ void JoinParticipation::main_hook(const JoinStep& step) {
 
 void JoinParticipation::complete_main_hook() {
   reducer_.backward.finish_without_inputs();
+}
+
+/// The Reducer reports failures to its own group. Another rank may also wait,
+/// within a step that this rank has completed, for a comparison.
+void JoinParticipation::check_wait(const ProcessGroup& group) {
+  const auto& own = detail::ProcessGroupImpl::of(reducer_.group);
+  if (&own != &detail::ProcessGroupImpl::of(group)) {
+    detail::look_for_failure(own);
+  }
+  if (!reducer_.backward.is_open()) {
+    reducer_.observers.comparison.on_long_wait();
+  }
 }
 
 /// Ranks that stopped early have parameters of an earlier step, and a loop that

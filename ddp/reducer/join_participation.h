@@ -34,6 +34,8 @@ class JoinParticipation final : public Joinable,
     return true;
   }
   void post_hook(int64_t root) override;
+  void check_wait(const ProcessGroup& group) override;
+  detail::Participants participants_of(const JoinStep& step) const;
 
   ReducerImpl& reducer_;
   /// Whether this rank reduced without inputs in this `Join`.

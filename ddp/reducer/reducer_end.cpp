@@ -96,7 +96,9 @@ void ReducerImpl::compare_replicas() {
       !impl.first_error.reason().empty()) {
     return;
   }
-  bool trained = backward.steps() > 0;
+  const auto added =
+      observers.module.added(options.known_leaves(), /*trained=*/true);
+  bool trained = backward.steps() > 0 || !added.names.empty();
   uint64_t versions = 0;
   NamedTensors trainable;
   for (const auto& parameter : parameters) {
@@ -110,10 +112,7 @@ void ReducerImpl::compare_replicas() {
     }
   }
   if (trained || versions != versions_at_start_) {
-    auto known = buckets.tensors();
-    const auto& leaves = options.known_leaves();
-    known.insert(known.end(), leaves.begin(), leaves.end());
-    trainable.append(observers.module.added(known));
+    trainable.append(added);
     detail::compare_last_parameters(
         store, group, trainable, backward.steps(), impl.hosts_store);
   }

@@ -197,7 +197,16 @@ bool ReducerImpl::is_frozen() const {
 }
 
 void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
-  if (lone_backward || is_frozen()) {
+  if (lone_backward) {
+    return;
+  }
+  if (is_frozen()) {
+    if (observers.leaf_report) {
+      observers.leaf_report->on_frozen_forward([this] {
+        return observers.module.added(
+            options.known_leaves(), /*trained=*/false);
+      });
+    }
     return;
   }
   outputs.attach(

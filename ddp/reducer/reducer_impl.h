@@ -39,7 +39,8 @@ struct ReducerImpl final : std::enable_shared_from_this<ReducerImpl> {
   void detach();
 
   /// Makes backward passes through `outputs` communicate, unless all parameters
-  /// are frozen before the forward pass.
+  /// are frozen before the forward pass. May then report layers that were
+  /// added.
   void anchor(const detail::OutputAnchors& outputs);
 
   void step_in_backward(torch::optim::Optimizer& optimizer);

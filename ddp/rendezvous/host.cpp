@@ -8,7 +8,6 @@
 #include <ddp/internal/check.h>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -38,25 +37,23 @@ std::string resolve(
     std::chrono::milliseconds timeout) {
   const auto patience =
       std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
-  const auto deadline = Clock::now() + patience;
-  for (;;) {
-    int status = 0;
+  int status = 0;
+  std::string address;
+  poll_for(patience, std::chrono::seconds(2), [&] {
     const auto list = look_up(host, 0, 0, &status);
-    if (status == 0) {
-      return numeric_address(list->ai_addr);
-    }
-    const bool may_recover = status == EAI_AGAIN &&
-        Clock::now() + std::chrono::milliseconds(500) < deadline;
-    DDP_CHECK_WITH(
-        DistNetworkError,
-        may_recover,
-        "MASTER_ADDR '{}' does not resolve on host {}: {}. Set MASTER_ADDR to "
-        "the name or address of rank 0's host",
-        host,
-        host_name(),
-        gai_strerror(status));
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  }
+    address = status == 0 ? numeric_address(list->ai_addr) : "";
+    return status == 0;
+  });
+  DDP_CHECK_WITH(
+      DistNetworkError,
+      status == 0,
+      "MASTER_ADDR '{}' does not resolve on host {}: {}. Set MASTER_ADDR to "
+      "the name or address of rank 0's host (torchrun: by --local-addr "
+      "ADDRESS on each node)",
+      host,
+      host_name(),
+      gai_strerror(status));
+  return address;
 }
 
 bool means_this_host(const std::string& host) {
@@ -131,15 +128,6 @@ int64_t port_of(int descriptor) {
   getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length);
   // The port has the same offset in both families.
   return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
-}
-
-bool adopt_listener(int descriptor, int64_t port) {
-  int listening = 0;
-  socklen_t length = sizeof(listening);
-  return getsockopt(
-             descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 &&
-      listening && port_of(descriptor) == port &&
-      fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
 }
 
 } // namespace ddp::detail

@@ -14,9 +14,9 @@ inline constexpr const char* kLoopback = "127.0.0.1";
 /// network namespace.
 std::string host_identity();
 
-/// Returns the numeric address of a host. Fails immediately if the name does
-/// not exist. If the name server does not answer, retries for up to 10 s, or
-/// for `timeout` if shorter. Throws `c10::DistNetworkError`.
+/// Returns the numeric address of a host. Looks its name up for 10 s, or for
+/// `timeout` if shorter, since the name of a container that starts at the same
+/// time may not exist yet. Throws `c10::DistNetworkError`.
 std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
 /// Whether a name or address means the local host, on any host.
@@ -45,10 +45,5 @@ int listen_on_all_interfaces(int64_t port);
 
 /// The port to which a listening socket is bound.
 int64_t port_of(int descriptor);
-
-/// Takes over an inherited listening socket: checks that `descriptor` is a
-/// listening socket bound to `port`, and sets close-on-exec. Returns whether
-/// the check succeeded.
-bool adopt_listener(int descriptor, int64_t port);
 
 } // namespace ddp::detail

@@ -3,7 +3,6 @@
 #include <common/host_name.h>
 #include <common/numeric_address.h>
 #include <ddp/internal/check.h>
-#include <ddp/rendezvous/host.h>
 
 #include <c10/util/env.h>
 
@@ -87,16 +86,6 @@ std::string describe(const Interfaces& interfaces) {
   return text.str();
 }
 
-/// Whether rank 0's store may listen on this interface alone, because others
-/// connect to it only at MASTER_ADDR.
-bool listens_there(
-    const std::string& address,
-    const LaunchEnvironment& environment,
-    const std::string& master_address) {
-  return environment.rank == 0 && !environment.launcher_hosts_store &&
-      !environment.store_socket && master_address == address;
-}
-
 } // namespace
 
 std::vector<std::string> own_addresses() {
@@ -143,10 +132,7 @@ void use_interface(
   if (c10::utils::get_env("NCCL_SOCKET_IFNAME").value_or("").empty()) {
     c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
   }
-  if (listens_there(address, environment, master_address)) {
-    environment.store_socket = std::make_shared<FileDescriptor>(
-        listen_at(address, environment.master_port));
-  }
+  environment.meets_at_interface = address == master_address;
 }
 
 } // namespace ddp::detail

@@ -34,12 +34,13 @@ std::optional<int> listener(
     const std::string& address,
     int64_t port) {
   const auto& chosen = environment.store_socket;
-  if (chosen && adopt_listener(chosen->get(), port)) {
+  if (chosen && *chosen) {
     return chosen->release();
   }
   // Not for a host's own name, even if it resolves to a loopback address: other
   // hosts resolve it to another address.
-  if (means_this_host(environment.master_addr)) {
+  if (environment.meets_at_interface ||
+      means_this_host(environment.master_addr)) {
     return listen_at(address, port);
   }
   return environment.port_count > 1

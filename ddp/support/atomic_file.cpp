@@ -1,11 +1,13 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
+#include <ddp/support/signals_blocked.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -42,13 +44,19 @@ std::string link_to(int descriptor) {
 
 // Writes all bytes, or returns false with errno set.
 bool write_bytes(int descriptor, const char* data, size_t bytes, off_t offset) {
+  // Sent above the limit on file sizes: by default, it ends the process.
+  const auto limit_signal = SignalsBlocked::set_of({SIGXFSZ});
+  const SignalsBlocked blocked(limit_signal);
   while (bytes > 0) {
     const auto written = ::pwrite(descriptor, data, bytes, offset);
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written <= 0) {
-      errno = written == 0 ? EIO : errno;
+      const int error = written == 0 ? EIO : errno;
+      const timespec now{};
+      ::sigtimedwait(&limit_signal, nullptr, &now);
+      errno = error;
       return false;
     }
     data += written;

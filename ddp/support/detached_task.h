@@ -33,7 +33,7 @@ template <typename Function>
 auto answered_within(
     std::chrono::milliseconds timeout,
     Function function,
-    void (*check)() = nullptr) {
+    const std::function<void()>& check = nullptr) {
   constexpr std::chrono::milliseconds kSlice(100);
   auto answer = run_detached(std::move(function));
   auto left = timeout;

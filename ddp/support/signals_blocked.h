@@ -21,7 +21,6 @@ class SignalsBlocked {
   SignalsBlocked(const SignalsBlocked&) = delete;
   SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
- private:
   static sigset_t set_of(std::initializer_list<int> signals) {
     sigset_t set;
     sigemptyset(&set);
@@ -31,6 +30,7 @@ class SignalsBlocked {
     return set;
   }
 
+ private:
   sigset_t before_{};
 };
 

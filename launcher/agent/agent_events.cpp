@@ -215,7 +215,10 @@ void Agent::on_rank_end(size_t index) {
   if (const auto heart = rank.heartbeat.read()) {
     end.step = heart->step;
     end.activity = heart->activity;
-    end.failed_by_another = heart->failed_by_another;
+    const uint64_t size = heart->failed_by_another;
+    end.failed_by_another = size != 0;
+    end.failed_in_part = size > 1 && // older libraries write 1
+        size != static_cast<uint64_t>(job_.environment.world_size);
   }
   end.error = read_error_file(rank.error_file, job_.program);
   end.last_lines = output_.last_lines(rank.local_rank);

@@ -63,7 +63,7 @@ std::optional<Heartbeat> HeartbeatReader::read() const {
   const HeartbeatPage& page = pages_->heartbeat;
   Heartbeat heart;
   heart.joined = page.joined.load(relaxed) != 0;
-  heart.failed_by_another = page.failed_by_another.load(relaxed) != 0;
+  heart.failed_by_another = page.failed_by_another.load(relaxed);
   heart.beats = page.beats.load(relaxed);
   heart.step = page.step.load(relaxed);
   const auto before = page.sequence.load(std::memory_order_acquire);

@@ -15,9 +15,9 @@ namespace ddp {
 /// The state that a rank reports in its heartbeat.
 struct Heartbeat {
   bool joined = false;
-  /// Whether a collective of the rank's last group failed because of another
-  /// rank.
-  bool failed_by_another = false;
+  /// The size of the group in which a collective failed because of another
+  /// rank; 0 if none did since the rank's last group has formed.
+  uint64_t failed_by_another = 0;
   uint64_t beats = 0;
   int64_t step = 0;
   /// The current or last activity, without control characters; empty while the

@@ -299,6 +299,23 @@ void resolve_endpoint(
   options->master_port = 0;
 }
 
+// An operator's variables say where the nodes of any job meet. One node needs
+// no such address, and a pod's name does not resolve when the pod starts.
+void drop_variables_of_operator(
+    const Sources& sources,
+    LaunchOptions* options) {
+  const auto is_variable = [&](const char* name) {
+    const OptionValue* value = sources.find(name);
+    return value != nullptr && value->source.rfind("PET_", 0) == 0;
+  };
+  if (is_variable("master-addr")) {
+    options->master_addr = LaunchOptions().master_addr;
+  }
+  if (is_variable("master-port")) {
+    options->master_port = 0;
+  }
+}
+
 } // namespace
 
 void resolve_secret(
@@ -331,6 +348,7 @@ void resolve_nodes(
     if (rank && !options->standalone && whole_number(rank->text) != 0) {
       reject_value(*rank, "0, since the job has one node");
     }
+    drop_variables_of_operator(sources, options);
     return;
   }
   if (options->standalone) {

@@ -45,7 +45,8 @@ RemoteHost host_of(const OptionValue& value, const std::string& text) {
                 {value.source, text}, text.size() - ranks.size() + 1)};
 }
 
-// Reads a line without its comment; does nothing if the line is empty.
+// Reads a line without its comment; does nothing if the line is empty. PBS and
+// LSF write a line for each rank: the ranks of a repeated host are added up.
 void read_line(
     const OptionValue& place,
     const std::string& line,
@@ -55,14 +56,23 @@ void read_line(
   if (!(words >> word)) {
     return;
   }
-  hosts->push_back(host_of({place.source, word}, word));
+  RemoteHost host = host_of({place.source, word}, word);
   const std::string slots = "slots=";
   while (words >> word) {
     if (word.compare(0, slots.size(), slots) == 0) {
-      hosts->back().ranks = ranks_of_host({place.source, word}, slots.size());
+      host.ranks = ranks_of_host({place.source, word}, slots.size());
     } else if (word.find("max") != 0) { // Open MPI's upper bound
       reject_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
     }
+  }
+  const auto earlier =
+      std::find_if(hosts->rbegin(), hosts->rend(), [&](const auto& each) {
+        return each.name == host.name;
+      });
+  if (earlier != hosts->rend()) {
+    earlier->ranks = std::max(earlier->ranks, 1) + std::max(host.ranks, 1);
+  } else {
+    hosts->push_back(std::move(host));
   }
 }
 

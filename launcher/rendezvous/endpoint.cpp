@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -109,8 +110,11 @@ std::string address_to_serve_at(
     return address_of_interface(nodes.bind);
   }
   // Debian's installer gives the machine's own name the address 127.0.1.1, and
-  // in Kubernetes a pod's name resolves only once the pod is ready.
-  bool is_this_machine = addresses.empty() || nodes.host == host_name();
+  // in Kubernetes a pod's name resolves only once the pod is ready, and may
+  // lead to an earlier pod until then.
+  bool is_this_machine = addresses.empty() || nodes.host == host_name() ||
+      (std::getenv("KUBERNETES_SERVICE_HOST") != nullptr &&
+       nodes.host.rfind(host_name() + ".", 0) == 0);
   const bool for_this_machine_alone = is_written_as_loopback(nodes.host);
   for (const std::string& each : addresses) {
     const bool is_own = is_own_address(each);

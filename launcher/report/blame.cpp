@@ -130,10 +130,13 @@ std::string describe(const std::vector<Side>& sides, bool waited) {
   return text + (sides.size() > kMostSides ? " and others elsewhere" : "");
 }
 
-// The rank that failed first, if another rank caused its failure.
+// The rank that failed first, if another rank caused its failure. None if it
+// failed in a group of some of the ranks: the others need not make its calls.
 std::optional<size_t> first_victim(const std::vector<RankEnd>& ends) {
   const auto root = root_cause(ends);
-  return root && is_consequence(ends[*root]) ? root : std::nullopt;
+  return root && is_consequence(ends[*root]) && !ends[*root].failed_in_part
+      ? root
+      : std::nullopt;
 }
 
 } // namespace

@@ -21,12 +21,13 @@ struct Blame {
 
 /// Finds ranks that exited with code 0 before the first failure, while other
 /// ranks waited for them. None if no such ranks exist, or if a failure is not
-/// the consequence of another failure.
+/// the consequence of another failure, or is in a group of some of the ranks.
 std::optional<Blame> blame_departed(const std::vector<RankEnd>& ends);
 
 /// Finds the ranks that were not in the call of the majority. Needs the ends of
 /// all ranks of the job. None if all known calls are the same, or if a failure
-/// is not the consequence of another failure.
+/// is not the consequence of another failure, or is in a group of some of the
+/// ranks.
 std::optional<Blame> blame_caller(const std::vector<RankEnd>& ends);
 
 /// The program's call in a heartbeat's activity, without nested calls. Empty

@@ -26,18 +26,19 @@ std::string without_controls(std::string line) {
   return line;
 }
 
-// "  title: first line" and the others below it; states how many were left out.
+// "  title: first line" and the others below it; states how many were left out,
+// at the end or, with `keep_last`, at the beginning.
 std::string section(
     const std::string& title,
     std::vector<std::string> lines,
-    size_t most) {
-  if (lines.empty()) {
-    return "";
-  }
-  const size_t left_out = lines.size() > most ? lines.size() - most : 0;
-  lines.resize(lines.size() - left_out);
-  if (left_out > 0) {
-    lines.push_back("(" + std::to_string(left_out) + " more)");
+    size_t most,
+    bool keep_last = false) {
+  if (lines.size() > most) {
+    const auto left_out = static_cast<ptrdiff_t>(lines.size() - most);
+    const auto first = keep_last ? lines.begin() : lines.end() - left_out;
+    lines.insert(
+        lines.erase(first, first + left_out),
+        "(" + std::to_string(left_out) + " more)");
   }
   std::string text;
   std::string start = "\n  " + title + ": ";
@@ -50,6 +51,17 @@ std::string section(
 
 std::string section(const std::string& title, const std::string& line) {
   return line.empty() ? "" : section(title, {line}, 1);
+}
+
+// Python's stacks end with the frame that failed.
+std::string stack_section(
+    const std::string& title,
+    const ErrorFile& error,
+    size_t most) {
+  const bool is_python =
+      error.stack.find("Traceback (most recent call last)") !=
+      std::string::npos;
+  return section(title, split_lines(error.stack), most, is_python);
 }
 
 std::string position(const RankEnd& end) {
@@ -74,9 +86,22 @@ std::string reason_of(const RankEnd& end) {
   return end.error ? end.error->message : SharedErrors::last_of(end.last_lines);
 }
 
+// Whether abort() ended the rank, whose output then has the reason, such as a
+// failed assertion.
+bool was_aborted(const RankEnd& end) {
+  return end.error && end.error->message == "Signal 6 (Aborted)";
+}
+
+std::vector<std::string> last_lines(const RankEnd& end, size_t most) {
+  const auto& all = end.last_lines;
+  const auto shown = static_cast<ptrdiff_t>(std::min(most, all.size()));
+  return {all.end() - shown, all.end()};
+}
+
 bool have_one_reason(const RankEnd& one, const RankEnd& other) {
   const std::string reason = without_speaker(reason_of(one));
-  return !reason.empty() && reason == without_speaker(reason_of(other));
+  return !reason.empty() && reason == without_speaker(reason_of(other)) &&
+      (!was_aborted(one) || last_lines(one, 1) == last_lines(other, 1));
 }
 
 // The end of a rank other than the root.
@@ -123,15 +148,10 @@ std::string explain(const RankEnd& end) {
   std::string text =
       section("reason", split_lines(reason_of(end)), kReasonLines);
   if (end.error) {
-    text += section("stack", split_lines(end.error->stack), kStackFrames);
+    text += stack_section("stack", *end.error, kStackFrames);
   }
-  if (text.empty() && !end.last_lines.empty()) {
-    const auto& all = end.last_lines;
-    const size_t shown = std::min(kErrorLines, all.size());
-    text += section(
-        "stderr",
-        {all.end() - static_cast<ptrdiff_t>(shown), all.end()},
-        shown);
+  if (text.empty() || was_aborted(end)) {
+    text += section("stderr", last_lines(end, kErrorLines), kErrorLines);
   }
   return text;
 }
@@ -169,7 +189,7 @@ std::string timeout_text(const JobReport& report) {
     }
     text += "\n  " + name(end) + ":" + where.substr(1);
     if (end.error) {
-      text += section("  stack", split_lines(end.error->stack), kHangFrames);
+      text += stack_section("  stack", *end.error, kHangFrames);
     }
   }
   return text;

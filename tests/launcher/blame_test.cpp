@@ -188,4 +188,20 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
       blame_caller({victim(0, "save", 1), victim(1, "barrier", 2), RankEnd()}));
 }
 
+TEST_CASE("no rank outside the group that failed is blamed", "[unit]") {
+  for (const RankEnd& other :
+       {ended(2, 0, 20), in("bucket 1 of 1, step 4", stopped(2))}) {
+    auto first = victim(0, "barrier", 900);
+    const auto beside = [&] {
+      return std::vector<RankEnd>{first, in("barrier", stopped(1)), other};
+    };
+    CHECK_THAT(headline(beside()), Has("rank 2 "));
+    first.failed_in_part = true;
+    CHECK(
+        headline(beside()) ==
+        "rank 0 (pid 100) exited with code 3 after 1.5 s, in barrier");
+    CHECK(json_root(beside()) == 0);
+  }
+}
+
 } // namespace ddp::test::blame_test

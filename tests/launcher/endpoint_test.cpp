@@ -2,9 +2,13 @@
 #include <tests/support/catch_plain.h>
 #include <tests/support/free_port.h>
 
+#include <sched.h>
+
 #include <common/host_name.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <tests/launcher/option_parsing.h>
+#include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 namespace ddp::test::endpoint_test {
 
@@ -115,6 +119,28 @@ TEST_CASE("this machine's name is served where others reach it", "[unit]") {
   CHECK(is_own_address(address));
   CHECK(address.compare(0, 4, "127.") != 0);
   CHECK(address != "::1");
+}
+
+TEST_CASE("a pod's name with a domain may lead elsewhere", "[unit]") {
+  const std::string outside = variable("KUBERNETES_SERVICE_HOST");
+  bool has_name = false;
+  std::vector<std::string> errors;
+  std::thread renamed([&] {
+    has_name = unshare(CLONE_NEWUTS) == 0 && sethostname("203", 3) == 0;
+    for (const char* service : {"", "10.0.0.1"}) {
+      set_variables({{"KUBERNETES_SERVICE_HOST", service}});
+      errors.push_back(launch_error_of([] { // 203 in the domain 0.113.7
+        listen_for(told(nodes_at(kElsewhere, free_port())));
+      }));
+    }
+  });
+  renamed.join();
+  set_variables({{"KUBERNETES_SERVICE_HOST", outside}});
+  if (!has_name) {
+    skip("this process may not rename its host");
+  }
+  CHECK_THAT(errors[0], Has("not one of its addresses"));
+  CHECK_THAT(errors[1], !Has("not one of its addresses")); // or no network
 }
 
 TEST_CASE("--local-addr by name is where others reach the node", "[unit]") {

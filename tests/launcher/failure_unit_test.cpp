@@ -42,6 +42,16 @@ TEST_CASE(
   told_by_lines.state.ended(SIGSEGV, 1s);
   CHECK(root_cause({told_by_lines, origin}) == 0U); // a crash is its own reason
 
+  // The program caught ddp's error before it failed.
+  auto aborted = ended(0, SIGABRT, 10);
+  auto rethrown = aborted;
+  rethrown.error = error("training failed", 5);
+  for (RankEnd* end : {&aborted, &rethrown}) {
+    CHECK(root_cause({*end, origin}) == 0U);
+    end->failed_by_another = true;
+    CHECK(root_cause({*end, origin}) == 1U);
+  }
+
   // The error comes before the end.
   auto slow = ended(0, kExit3, 100);
   slow.error = error("first", 7);
@@ -50,6 +60,29 @@ TEST_CASE(
   auto unwinding = stopped(2);
   unwinding.error = error("first of all", 3);
   CHECK(root_cause({slow, ended(1, kExit3, 50), unwinding}) == 2U);
+}
+
+TEST_CASE("only a library's words tell of another rank", "[unit]") {
+  for (const std::string text :
+       {"[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] writev "
+        "[127.0.0.1]:41: Broken pipe",
+        "c10::DistNetworkError: sendBytes failed: Connection reset by peer",
+        "a:1:2 [0] misc/socket.cc:52 NCCL WARN recv: Connection reset by peer",
+        "[n0][[5,1],0][btl_tcp_frag.c:241:mca_btl_tcp_frag_recv] "
+        "mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)",
+        "c10::DistBackendError: rank 1 (process 7) has left the group",
+        "rank 1 (process 7) has ended"}) {
+    CAPTURE(text);
+    CHECK(tells_of_another(text));
+  }
+  for (const std::string text :
+       {"std::runtime_error: reading a.bin: Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "loader (process 12) has ended",
+        "warm-up (phase 1) has ended"}) {
+    CAPTURE(text);
+    CHECK_FALSE(tells_of_another(text));
+  }
 }
 
 TEST_CASE("error files of both languages are read", "[unit]") {
@@ -206,6 +239,25 @@ TEST_CASE("a report has each reason once, whichever rank says it", "[unit]") {
       "it");
 }
 
+TEST_CASE("the report of abort() has what the rank wrote", "[unit]") {
+  std::vector<RankEnd> ends;
+  for (int rank = 0; rank < 3; ++rank) {
+    ends.push_back(ended(rank, SIGABRT, 10 + rank));
+    ends.back().error = error("Signal 6 (Aborted)", 5 + rank);
+    ends.back().error->stack = "#0 abort()";
+    ends.back().last_lines = {
+        "epoch 1", rank < 2 ? "a.cpp:7: Assertion `a' failed." : "double free"};
+  }
+  CHECK(
+      report_text(report_of(ends)) ==
+      "rank 0 (pid 100) was killed by signal 6 (Aborted) after 1.5 s\n"
+      "  reason: Signal 6 (Aborted)\n"
+      "  stack: #0 abort()\n"
+      "  stderr: epoch 1\n"
+      "          a.cpp:7: Assertion `a' failed.\n"
+      "  others: rank 1 failed for the same reason; rank 2 failed after it");
+}
+
 TEST_CASE("a reason that programs have caught is told once", "[unit]") {
   std::vector<RankEnd> ends;
   for (int rank = 0; rank < 4; ++rank) {
@@ -278,6 +330,18 @@ TEST_CASE("a long error is cut, and said to be", "[unit]") {
   const std::string text = report_text(report_of({root}));
   CHECK_THAT(text, Has("line 11\n          (18 more)"));
   CHECK(text.find("line 12") == std::string::npos);
+}
+
+TEST_CASE("the last frames of Python's long stack are shown", "[unit]") {
+  auto root = ended(0, kExit3, 1);
+  root.error = error("ValueError: no", 1);
+  root.error->stack = "Traceback (most recent call last):\n";
+  for (int i = 1; i < 30; ++i) {
+    root.error->stack += "line " + std::to_string(i) + "\n";
+  }
+  const std::string text = report_text(report_of({root}));
+  CHECK_THAT(text, Has("  stack: (18 more)\n         line 18\n"));
+  CHECK_THAT(text, Has("         line 29"));
 }
 
 TEST_CASE("the report is JSON", "[unit]") {

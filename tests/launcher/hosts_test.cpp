@@ -49,6 +49,11 @@ TEST_CASE("a file names hosts", "[unit]") {
   write("# the cluster\n\nn0 slots=8\n  n1:4 # slow\nn2\n");
   CHECK(
       hosts_by("--hostfile=" + file) == Hosts{{"n0", 8}, {"n1", 4}, {"n2", 0}});
+  write("n0\nn0\nn1\nn2 slots=2\nn0\nn2\n"); // as PBS and LSF write them
+  CHECK(
+      hosts_by("--hostfile=" + file) == Hosts{{"n0", 3}, {"n1", 0}, {"n2", 3}});
+  write("n0 slots=2\nn1\nn0 slots=3\nn1:2\n"); // as Open MPI adds them up
+  CHECK(hosts_by("--hostfile=" + file) == Hosts{{"n0", 5}, {"n1", 3}});
   const auto error = [&] { return usage_error_of({"--hostfile", file, "x"}); };
   write("n0\nn1 slots=many\n");
   CHECK_THAT(error(), Has("line 2, is 'slots=many'"));

@@ -96,10 +96,11 @@ class LaunchedJob {
 /// `ddprun OPTIONS sh -c SCRIPT`, with one thread for each rank.
 inline LaunchedJob shell(
     const std::string& options,
-    const std::string& script) {
+    const std::string& script,
+    const JobSetup& setup = {}) {
   auto line = words(options + " --env OMP_NUM_THREADS=1 sh -c");
   line.push_back(script);
-  return LaunchedJob(line);
+  return LaunchedJob(line, setup);
 }
 
 /// Writes a shell script that can be executed.

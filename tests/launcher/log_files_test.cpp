@@ -66,6 +66,26 @@ TEST_CASE("a full disk costs the log, not the job", "[output]") {
   umount(folder.path().c_str());
 }
 
+TEST_CASE("a limit of file sizes costs output, not the job", "[output]") {
+  const TemporaryFolder folder;
+  const std::string shown = folder / "shown";
+  JobSetup setup;
+  setup.before_exec = [&] {
+    const rlimit limit{100000, 100000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    dup2(open(shown.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+  };
+  LaunchedJob job = shell(
+      "--nproc-per-node 3 -t 1 --log-dir '" + folder / "logs" + "'",
+      "seq 1 30000; head -c 1000000 /dev/zero >'" + folder.path() +
+          "/'$RANK; [ $? = 153 ]", // by SIGXFSZ, which ranks do not ignore
+      setup);
+  CHECK(job.wait() == 0);
+  CHECK(count_of(job.err(), "cannot write the log file ") == 3);
+  CHECK_THAT(
+      job.err(), Has("cannot write to standard output (File too large)"));
+}
+
 // Files of this process cannot grow beyond this size, as on a full disk.
 class FileLimit {
  public:

@@ -106,6 +106,19 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
   }
 }
 
+TEST_CASE("--env names the option that sets the variable", "[unit]") {
+  const std::map<std::string, std::string> options{
+      {"GROUP_RANK", "--node-rank"},
+      {"GROUP_WORLD_SIZE", "--nnodes"},
+      {"LOCAL_WORLD_SIZE", "--nproc-per-node"},
+      {"MASTER_ADDR", "--master-addr"},
+      {"MASTER_PORT", "--master-port"},
+      {"WORLD_SIZE", "--nproc-per-node"}};
+  for (const auto& [name, option] : options) {
+    check_refused("--env " + name + "=1 x", "sets " + name + ", see " + option);
+  }
+}
+
 TEST_CASE("options of other launchers are answered by ours", "[unit]") {
   const std::map<std::string, std::string> habits{
       {"-n", "--nproc-per-node"},

@@ -14,6 +14,14 @@ struct RunningJob : Job {
     run_for(seconds(20));
     REQUIRE_RUNNING(*this, std::string("0123").substr(0, nodes));
   }
+
+  void run_until(Membership::Phase phase) {
+    while (faults().empty() && node(0).machine->membership().phase != phase) {
+      run_for(milliseconds(10));
+    }
+    INFO(history());
+    REQUIRE(faults().empty());
+  }
 };
 
 // Requires that all living nodes end with this code.
@@ -29,6 +37,17 @@ void require_end(Job& job, int code) {
   for (int i : living) {
     CHECK(job.node(i).exit_code == code);
   }
+}
+
+// Nodes of the next job, which arrive now, run once this job has ended.
+void require_next(RunningJob& job) {
+  job.add_node();
+  job.add_node();
+  job.run_for(seconds(30));
+  REQUIRE_FALSE(job.lives(0));
+  job.add_node(true);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "345");
 }
 
 TEST_CASE("Fewer nodes start after the last call", "[unit]") {
@@ -161,17 +180,37 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
     for (int i = 0; i < 3; ++i) {
       job.finish_ranks(i);
     }
-    while (job.node(0).machine->membership().phase !=
-           Membership::Phase::kEnded) {
-      job.run_for(milliseconds(10));
-    }
+    job.run_until(Membership::Phase::kEnded);
     job.set_link(0, 2, false);
+    require_next(job);
+  }
+}
+
+TEST_CASE("The next job waits while ranks of the last one stop", "[unit]") {
+  const bool is_fixed = GENERATE(true, false);
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(is_fixed, seed);
+    RunningJob job(settings(is_fixed ? 3 : 2, 3), 3, seed);
+    is_fixed ? job.leave(2) : job.end_job(2); // as a pod that is replaced
+    job.run_until(Membership::Phase::kStopping);
+    require_next(job);
+  }
+}
+
+// A node that comes while the job runs learns after 15 s that it is too many.
+TEST_CASE("The next job at a server waits while ranks stop", "[unit]") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    RunningJob job(at_server(settings(3, 3)), 3, seed);
     job.add_node();
+    job.run_for(seconds(13));
+    job.leave(2);
+    job.run_until(Membership::Phase::kStopping);
     job.add_node();
-    job.run_for(seconds(30));
-    REQUIRE_FALSE(job.lives(0));
-    job.add_node(true);
     job.run_for(seconds(20));
+    REQUIRE_FALSE(job.lives(0));
+    job.add_node();
+    job.run_for(seconds(10));
     REQUIRE_RUNNING(job, "345");
   }
 }
@@ -270,32 +309,6 @@ TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
     job.run_for(seconds(20));
     REQUIRE_RUNNING(job, "45");
   }
-}
-
-TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
-  NodeStateMachine::Time now;
-  NodeInfo self;
-  self.id = "a";
-  NodeStateMachine machine(at_server(settings(2, 2)), self, now);
-  machine.connected("10.0.0.1", false, now);
-  Entry join = machine.take_actions().at(0).entry;
-  machine.entry(join, now);
-  join.from = join.node.id = "b";
-  machine.entry(join, now);
-  const auto lost = [&](int64_t beats) {
-    now += seconds(1);
-    machine.take_actions();
-    machine.beats({{"b", beats}}, now);
-    for (const auto& action : machine.take_actions()) {
-      if (action.entry.type == Entry::Type::kLost) {
-        return action.entry.about;
-      }
-    }
-    return std::string();
-  };
-  CHECK(lost(1).empty());
-  CHECK(lost(1).empty());
-  CHECK(lost(kDead) == "b");
 }
 
 TEST_CASE("A log may answer after a node was suspended", "[unit]") {

@@ -79,6 +79,30 @@ TEST_CASE("A node that was lost does not join by the same id", "[unit]") {
   }
 }
 
+// A node with other options leaves, but may be in a plan before.
+TEST_CASE("The leader's options tell whether a job must end", "[unit]") {
+  const bool is_elastic = GENERATE(false, true);
+  Membership log;
+  const auto join = [&](const char* id, bool may_vary) {
+    Entry entry = entry_of(Entry::Type::kJoin, id, 0);
+    entry.node.max_nodes = 3;
+    entry.node.min_nodes = may_vary ? 2 : 3;
+    log.apply(entry);
+  };
+  join("c", is_elastic);
+  join("a", !is_elastic);
+  join("b", is_elastic);
+  Entry plan = entry_of(Entry::Type::kPlan, "c", 1);
+  plan.plan.nodes = {*log.find("a"), *log.find("b"), *log.find("c")};
+  log.apply(plan);
+  CHECK_FALSE(log.must_end());
+  log.apply(entry_of(Entry::Type::kLeave, "a", 1));
+  REQUIRE(log.phase == Membership::Phase::kStopping);
+  CHECK(log.must_end() == !is_elastic);
+  join("d", is_elastic);
+  CHECK(log.has("d") == is_elastic);
+}
+
 TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   Membership log(true);
   const auto say = [&](Entry::Type type, const char* from, int epoch) {
@@ -142,6 +166,35 @@ TEST_CASE("Nodes make no plan in the log of another job", "[unit]") {
     CHECK(actions[0].kind == NodeStateMachine::Action::Kind::kExit);
     CHECK(actions[0].code == kExitInfrastructure);
   }
+}
+
+TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
+  NodeOptions options;
+  options.least = options.most = 2;
+  options.etcd.resize(1);
+  NodeStateMachine::Time now;
+  NodeInfo self;
+  self.id = "a";
+  NodeStateMachine machine(options, self, now);
+  machine.connected("10.0.0.1", false, now);
+  Entry join = machine.take_actions().at(0).entry;
+  machine.entry(join, now);
+  join.from = join.node.id = "b";
+  machine.entry(join, now);
+  const auto lost = [&](int64_t beats) {
+    now += std::chrono::seconds(1);
+    machine.take_actions();
+    machine.beats({{"b", beats}}, now);
+    for (const auto& action : machine.take_actions()) {
+      if (action.entry.type == Entry::Type::kLost) {
+        return action.entry.about;
+      }
+    }
+    return std::string();
+  };
+  CHECK(lost(1).empty());
+  CHECK(lost(1).empty());
+  CHECK(lost(kDead) == "b");
 }
 
 // A node's part in a job of several, as its agent drives it.

@@ -231,6 +231,12 @@ int call(const Arguments& arguments) {
   wait_for_ever();
 }
 
+// failed-in SIZE: a group of this size has failed because of another rank.
+int failed_in(const Arguments& arguments) {
+  attach_heartbeat()->failed_by_another = std::stoull(arguments.at(0));
+  return 0;
+}
+
 // lines COUNT: numbered lines on both streams, in awkward pieces.
 int lines(const Arguments& arguments) {
   const int count = std::stoi(arguments.at(0));
@@ -267,6 +273,7 @@ int main(int argc, char** argv) {
       {"family", family},
       {"beat", beat},
       {"call", call},
+      {"failed-in", failed_in},
       {"lines", lines},
       {"--rdzv-member", flood_agent}};
   const std::string mode = argc > 1 ? argv[1] : "";

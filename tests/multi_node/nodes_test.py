@@ -64,11 +64,11 @@ def finishes_after(seconds):
 @on_hosts(2, "--nnodes=2")
 def finished_later(nodes):
     """A node whose ranks have finished waits for the other node's."""
-    nodes.start(0, script=finishes_after(2))
-    nodes.start(1, script=finishes_after(4))
+    nodes.start(0, script=finishes_after(1))
+    nodes.start(1, script=finishes_after(6))
     nodes.wait_for_ranks(2, range(2))
     start = time.monotonic()
-    nodes.finish(range(2), 0, 7)
+    nodes.finish(range(2), 0, 9)
     nodes.require(all(process.ended_at > start + 3
                       for process in nodes.at.values()), "one did not wait")
 
@@ -114,7 +114,7 @@ def failed_rank(nodes):
 @on_hosts(2, "--nnodes=2")
 def slow_death(nodes):
     """The first failure is not what others die of sooner."""
-    nodes.start(0, script="trap 'echo Connection reset by peer >&2; exit 1' "
+    nodes.start(0, script="trap 'echo Connection closed by peer >&2; exit 1' "
                 "USR1;" + WORKER)
     nodes.start(1, script=WORKER.replace("exit 143", "kill -SEGV $$"))
     nodes.wait_for_ranks(2, range(2))

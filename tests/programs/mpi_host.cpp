@@ -1,8 +1,9 @@
 // A program that uses MPI itself:
 //   mpi_host LEVEL WHEN
 // LEVEL: the thread level with which it initialises MPI (single, funneled,
-// multiple), or none to leave that to ddp. WHEN: finalises MPI early (with live
-// ddp objects), late, or never.
+// serialized, multiple), or none to leave that to ddp. WHEN: finalises MPI
+// early (with live ddp objects), pending (with operations under way), late, or
+// never.
 
 #include <ddp/backends/mpi.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -10,6 +11,7 @@
 #include <ATen/ops/full.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -23,10 +25,14 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 constexpr std::chrono::minutes kTimeout{1};
 
+/// The number of communicators that were freed.
+std::atomic<int> frees{0};
+
 void initialize(const std::string& level) {
   const std::map<std::string, int> levels{
       {"single", MPI_THREAD_SINGLE},
       {"funneled", MPI_THREAD_FUNNELED},
+      {"serialized", MPI_THREAD_SERIALIZED},
       {"multiple", MPI_THREAD_MULTIPLE}};
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, levels.at(level), &provided);
@@ -108,6 +114,36 @@ bool is_refused_to_threads(const BackendPtr& backend) {
   return rejected;
 }
 
+/// Whether the end of a communicator on another thread frees it.
+bool is_freed_by_threads() {
+  auto world = mpi::library().world(kTimeout);
+  const int before = frees;
+  std::thread([&] { world.reset(); }).join();
+  return frees > before;
+}
+
+/// Finalises MPI while ranks sum, and wait for messages that no rank sends.
+void finalize_early(const BackendPtr& backend) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const int rank = backend->getRank();
+  const int size = backend->getSize();
+  std::vector<at::Tensor> sums{at::full({1000}, double(rank + 1))};
+  c10::intrusive_ptr<c10d::Work> sum;
+  mpi::library().defer([&] { sum = backend->allreduce(sums); });
+  std::vector<at::Tensor> in{at::full({2}, -1.0)};
+  const auto receive = backend->recv(in, (rank + 1) % size, 3);
+  MPI_Finalize();
+  sum->wait();
+  TORCH_CHECK(sums[0].eq(size * (size + 1) / 2).all().item<bool>());
+  std::string reason;
+  try {
+    receive->wait();
+  } catch (const c10::DistBackendError& error) {
+    reason = error.what();
+  }
+  TORCH_CHECK(reason.find("MPI was finalized") != std::string::npos, reason);
+}
+
 void run(const std::string& level, const std::string& when) {
   TORCH_CHECK(!mpi::library().initialized());
   if (level != "none") {
@@ -121,6 +157,8 @@ void run(const std::string& level, const std::string& when) {
   reject();
   const bool main_only = level == "single" || level == "funneled";
   TORCH_CHECK(is_refused_to_threads(backend) == main_only);
+  TORCH_CHECK(
+      is_freed_by_threads() == (level == "multiple" || level == "none"));
   use(backend);
   const auto own = use_own_group();
   if (when == "early") {
@@ -134,10 +172,19 @@ void run(const std::string& level, const std::string& when) {
     }
     TORCH_CHECK(rejected, "a barrier after MPI_Finalize");
   }
+  if (when == "pending") {
+    finalize_early(backend);
+  }
   std::printf("rank %d passed\n", world->rank());
 }
 
 } // namespace
+
+/// Stands before MPI's function, as tools do.
+int MPI_Comm_free(MPI_Comm* comm) {
+  ++frees;
+  return PMPI_Comm_free(comm);
+}
 
 int main(int /*argc*/, char** argv) {
   const std::string when = argv[2];

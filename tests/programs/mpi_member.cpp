@@ -6,6 +6,7 @@
 //   share  two Reducers share each backward, without MPI's support of threads
 //   late   rank 0 comes late to collectives, without MPI's support of threads
 //   split  leaves MPI to ddp, and splits the group
+//   stop   finalises MPI while a StopSignal's exchange is under way
 //   absent all ranks make a group, the last one too late
 //   wrong  hands over an invalid communicator
 
@@ -259,6 +260,16 @@ void run_splitting(const ddp::ProcessGroup& world) {
   sum_over_ddp(world);
 }
 
+void run_stopping(const ddp::ProcessGroupOptions& options) {
+  const auto group = ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
+  ddp::StopSignal stop(group);
+  sum_over_ddp(group);
+  for (int step = 0; step < kSteps; ++step) {
+    check(!stop.requested(), "no signal");
+  }
+  MPI_Finalize();
+}
+
 /// Each rank is its own MPI world and a group of one. Rank 1 fails.
 void run_alone(const ddp::ProcessGroupOptions& options) {
   const auto group = ddp::init_process_group(options);
@@ -319,6 +330,10 @@ int main(int argc, char** argv) {
     sum_over_ddp(group);
   } else if (mode == "split") {
     run_splitting(ddp::init_process_group(options));
+    return 0;
+  } else if (mode == "stop") {
+    initialize(MPI_THREAD_SINGLE);
+    run_stopping(options);
     return 0;
   } else if (mode == "learn") {
     initialize();

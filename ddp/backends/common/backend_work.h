@@ -17,8 +17,10 @@ bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 /// The beginning of a message about a timeout, before the seconds.
 constexpr const char* kTimedOut = "timed out after ";
 
-/// The end of a message about a process that ended without leaving its group.
+/// The end of a message about a process that ended without leaving its group,
+/// or that has left.
 constexpr const char* kHasEnded = ") has ended";
+constexpr const char* kHasLeft = ") has left the group";
 
 /// Returns text such as "timed out after 14 s".
 inline std::string timed_out_after(std::chrono::milliseconds time) {

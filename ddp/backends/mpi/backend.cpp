@@ -28,8 +28,7 @@ void Backend::abort() {
 Task Backend::task(const Call& call) const {
   const auto reason = channel_->first_error.reason();
   arguments_.check_usable(
-      call.name,
-      reason.empty() && !mpi_running() ? "MPI was finalized" : reason);
+      call.name, reason.empty() && !mpi_running() ? kFinalized : reason);
   Task task;
   task.type = call.type;
   task.name = call.name;

@@ -7,7 +7,7 @@
 namespace ddp::backends::mpi {
 namespace {
 
-// The time for operations that still run at the end of the program.
+// The time for operations that still run at the end of the program or of MPI.
 constexpr std::chrono::seconds kGrace{2};
 // A waiting thread may spin; the engine's thread may share its core with a
 // thread that computes.
@@ -31,6 +31,19 @@ Engine& Engine::get() {
 }
 
 Engine::Engine() : threading_(initialize_mpi()) {
+  // MPI_Finalize deletes the attributes of MPI_COMM_SELF first.
+  const auto at_deletion =
+      [](MPI_Comm /*comm*/, int /*key*/, void* /*value*/, void* engine) {
+        static_cast<Engine*>(engine)->finalize();
+        return MPI_SUCCESS;
+      };
+  int key = MPI_KEYVAL_INVALID;
+  check_mpi(
+      MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_deletion, &key, this),
+      "MPI_Comm_create_keyval");
+  check_mpi(
+      MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
+  MPI_Comm_free_keyval(&key); // once the attribute is deleted
   if (threading_ != Threading::kCaller) {
     std::thread([this] { run(); }).detach();
   }
@@ -147,11 +160,28 @@ std::unique_lock<std::mutex> Engine::exclusive() {
       : std::unique_lock<std::mutex>();
 }
 
+void Engine::settle() {
+  drive(Clock::now() + kGrace, [this] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return outstanding_ == 0 || unfinished_;
+  });
+}
+
+void Engine::finalize() {
+  settle();
+  const std::lock_guard<std::mutex> lock(calls_);
+  finalized_ = true;
+  for (const auto& operation : std::exchange(started_, {})) {
+    operation->fail(kFinalized);
+    abandon(operation);
+  }
+  start_waiting(); // fails the others
+}
+
 bool Engine::stop() {
+  settle();
   std::unique_lock<std::mutex> lock(mutex_);
   if (threading_ != Threading::kCaller) {
-    rest_.wait_for(
-        lock, kGrace, [this] { return outstanding_ == 0 || unfinished_; });
     stopping_ = true;
     wake(kAtOnce);
     rest_.wait_for(lock, kGrace, [this] { return stopped_; });
@@ -242,8 +272,10 @@ bool Engine::start_waiting() {
 
 bool Engine::leaves_queue(const OperationPtr& operation, bool& blocked) {
   const auto reason = operation->channel_->first_error.reason();
-  if (!reason.empty()) {
-    operation->fail("its group has already failed: " + reason);
+  if (finalized_ || !reason.empty()) {
+    operation->fail(
+        reason.empty() ? kFinalized
+                       : "its group has already failed: " + reason);
     arrive(operation);
     return true;
   }
@@ -302,9 +334,6 @@ void Engine::arrive(const OperationPtr& operation) {
   if (operation->waiters_ == 0) { // no thread waits to complete it
     arrived_.push_back(operation);
     wake(kAtOnce);
-  }
-  if (outstanding_ == 0) {
-    rest_.notify_all();
   }
 }
 

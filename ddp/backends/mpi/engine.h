@@ -65,6 +65,12 @@ class Engine {
   using Clock = Operation::Clock;
 
   Engine();
+  /// Returns when no operation runs, one has failed, or a few seconds have
+  /// passed.
+  void settle();
+  /// MPI_Finalize calls this first. Operations that do not end in `settle`, and
+  /// later ones, fail.
+  void finalize();
   void run();
   /// Returns when the thread has an operation to drive, or must stop; `lock`
   /// must hold `mutex_`.
@@ -94,6 +100,7 @@ class Engine {
   /// Failed operations: MPI cannot cancel these operations, and may still use
   /// their memory.
   std::vector<OperationPtr> abandoned_;
+  bool finalized_ = false;
 
   /// Held briefly; guards the members below.
   std::mutex mutex_;

@@ -48,12 +48,10 @@ Threading start() {
   }
 }
 
-bool may_call() {
-  int level = MPI_THREAD_SINGLE;
+bool is_main_thread() {
   int is_main = 0;
-  MPI_Query_thread(&level);
   MPI_Is_thread_main(&is_main);
-  return level >= MPI_THREAD_SERIALIZED || is_main;
+  return is_main != 0;
 }
 
 } // namespace
@@ -96,9 +94,11 @@ Threading initialize_mpi() {
 }
 
 void check_thread() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
   DDP_CHECK_WITH(
       DistBackendError,
-      may_call(),
+      level >= MPI_THREAD_SERIALIZED || is_main_thread(),
       "the program initialized MPI for calls from its main thread only, but "
       "this call is on another thread, such as a GPU's backward thread: use "
       "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
@@ -109,8 +109,13 @@ Comm::Comm(MPI_Comm owned) : comm_(owned) {
 }
 
 Comm::~Comm() {
-  if (comm_ != MPI_COMM_NULL && mpi_running() && may_call()) {
-    const auto guard = Engine::get().exclusive();
+  if (comm_ == MPI_COMM_NULL || !mpi_running()) {
+    return;
+  }
+  auto& engine = Engine::get();
+  // Otherwise not freed: the program may be calling MPI on another thread.
+  if (engine.threading() != Threading::kCaller || is_main_thread()) {
+    const auto guard = engine.exclusive();
     MPI_Comm_free(&comm_);
   }
 }

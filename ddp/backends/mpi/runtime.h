@@ -23,6 +23,9 @@ enum class Threading {
 /// Whether MPI is initialized and not finalized.
 bool mpi_running();
 
+/// The reason for which operations fail after MPI_Finalize.
+constexpr const char* kFinalized = "MPI was finalized";
+
 /// Initializes MPI if needed; MPI is then finalized at the end of the process,
 /// unless the program finalizes MPI earlier. Throws `c10::DistBackendError` if
 /// MPI was finalized or cannot start.

@@ -137,7 +137,9 @@ class DDP_API GradScaler {
 ///
 /// Parameters and gradients stay in single precision. Guards can be nested. Use
 /// one guard per forward pass: weights converted within a guard are not
-/// converted again.
+/// converted again. All threads share converted weights: if a thread uses the
+/// net while another thread trains it, give that thread a copy of the net, or
+/// call `at::autocast::set_autocast_cache_enabled(false)` on that thread.
 class DDP_API AutocastGuard {
  public:
   /// Throws `c10::ValueError` for any other `dtype`.

@@ -79,6 +79,10 @@ class DDP_API Joinable {
 
  private:
   friend struct detail::JoinState;
+  /// Called repeatedly in a long wait of the `Join` over `group`, whose
+  /// failures end the wait. Throws if this object has failed on another rank.
+  virtual void check_wait(const ProcessGroup& /*group*/) {}
+
   detail::JoinState* join_ = nullptr;
 };
 
@@ -99,7 +103,8 @@ struct JoinOptions {
   /// Whether all ranks throw `EarlyTermination` as soon as one rank has no
   /// inputs, for programs with collectives that such a rank cannot match. A
   /// wrapper throws before its forward pass, and an attached Reducer when the
-  /// backward pass begins.
+  /// backward pass begins. Before the next loop, reset the gradients that
+  /// accumulated under `no_sync`.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
   /// If false, disables the `Join`, for loops with equal numbers of inputs.
@@ -117,11 +122,16 @@ struct JoinOptions {
 ///
 /// Gradients of ranks without inputs count as zero. These ranks get the other
 /// ranks' means, which `Reducer::step_in_backward` uses; at the end, their
-/// gradients are reset. All ranks then have the parameters and buffers of the
-/// rank that had inputs longest (of several, the highest). A rank's optimizer
-/// keeps the state of the rank's last step, unless the optimizer steps in
-/// backward or is a `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only
-/// ranks with inputs step parameters in backward that no rank used.
+/// gradients are reset, so step optimizers within the scope. All ranks then
+/// have the parameters and buffers of the rank that had inputs longest (of
+/// several, the highest). A rank's optimizer keeps the state of the rank's last
+/// step, unless the optimizer steps in backward or is a
+/// `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only ranks with inputs
+/// step parameters in backward that no rank used.
+///
+/// Until `finish` returns, only the joinables may communicate, over any group:
+/// other collectives, as in a save or `StopSignal::requested`, wait for ranks
+/// without inputs until the timeout.
 ///
 /// Exceptions propagate unchanged, as without a `Join`.
 class DDP_API Join {
@@ -130,10 +140,10 @@ class DDP_API Join {
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 
   /// Ranks report over `group` whether they have inputs, with 8 bytes per rank
-  /// and call. Until `finish` returns, only the joinables may use `group`. All
-  /// ranks pass the same joinables in the same order. Not collective. Throws
-  /// `c10::ValueError` if the list is empty, an object appears twice or already
-  /// has a `Join`, or the group or a duplicate already has one (a deadlock).
+  /// and call. All ranks pass the same joinables in the same order. Not
+  /// collective. Throws `c10::ValueError` if the list is empty, an object
+  /// appears twice or already has a `Join`, or the group or a duplicate already
+  /// has one (a deadlock).
   [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,

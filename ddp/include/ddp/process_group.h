@@ -85,8 +85,10 @@ class DDP_API ProcessGroup {
   std::chrono::milliseconds timeout() const; ///< The limit of each wait.
 
   /// The key-value store of the rendezvous, under a prefix of this group; null
-  /// for a group of one. To use `store` and `c10d`, include Store.hpp and
-  /// ProcessGroup.hpp from torch/csrc/distributed/c10d.
+  /// for a group of one. A request that waits for a key blocks the requests of
+  /// Reducers: another thread must wait on `store()->clone()`. To use `store`
+  /// and `c10d`, include Store.hpp and ProcessGroup.hpp from
+  /// torch/csrc/distributed/c10d.
   c10::intrusive_ptr<c10d::Store> store() const;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const; ///< LibTorch's group.
 

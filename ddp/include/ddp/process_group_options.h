@@ -69,11 +69,13 @@ struct ProcessGroupOptions {
   /// so two ranks on one GPU are an error.
   TORCH_ARG(std::optional<bool>, share_gpus);
 
-  /// Whether ranks compare gradients in the first two backward passes, and
-  /// parameters in the group's first three checkpoints and when a Reducer is
-  /// destroyed. Ranks warn if all gradients are equal or parameters differ.
-  /// This option must be the same on all ranks. Each comparison costs one pass
-  /// over the tensors. Environment: DDP_CHECK_REPLICAS (0 or 1). Default: yes.
+  /// Whether ranks compare gradients in the first two backward passes and the
+  /// first three steps of a `ZeroRedundancyOptimizer`, and parameters in the
+  /// group's first three checkpoints and when a Reducer is destroyed. Ranks
+  /// warn if all gradients of the passes are equal, those of the steps differ,
+  /// or parameters differ. This option must be the same on all ranks. Each
+  /// comparison costs one pass over the tensors. Environment:
+  /// DDP_CHECK_REPLICAS (0 or 1). Default: yes.
   TORCH_ARG(std::optional<bool>, check_replicas);
 
   /// Whether an uncaught exception is reported to the other ranks, whose waits

@@ -46,7 +46,8 @@ seed_rank_streams(uint64_t seed, int64_t epoch, const ProcessGroup& group);
 /// `rank_seed`. A data loader's workers use LibTorch's generators in an order
 /// that varies between runs. A dataset whose `get(index)` seeds a separate
 /// generator with this seed gives the same samples for any number of workers
-/// and ranks. Not collective.
+/// and ranks. A sample that is drawn twice in an epoch, as by
+/// `DistributedWeightedSampler`, gets the same seed. Not collective.
 DDP_API uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 
 /// The states of LibTorch's generators: "cpu" and, if CUDA has been used,

@@ -80,8 +80,9 @@ class DDP_API Reducer {
   /// reached no parameter. Call this method after the pass in every step on all
   /// ranks, or never. If steps have several passes, as with two Reducers, call
   /// it after each pass that reaches this Reducer's parameters on any rank; in
-  /// other passes, freeze them or use `no_sync`. Collective, except under
-  /// `no_sync`.
+  /// other passes, freeze them or use `no_sync`. With the wrapper and a module
+  /// that has buffers, also run `forward` on all ranks, or disable
+  /// `broadcast_buffers`. Collective, except under `no_sync`.
   void finish_backward();
 
   /// Lets ranks run different numbers of steps while the `Join` exists. A

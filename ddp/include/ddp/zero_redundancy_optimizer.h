@@ -31,9 +31,10 @@ struct ZeroRedundancyOptions {
 /// Each parameter belongs to one rank. The largest parameters are assigned
 /// first, each to the rank with the fewest elements. `step` updates this rank's
 /// parameters, and sends their values to all ranks. A rank thus stores only its
-/// shard of the state. Results are bit-identical to the unsharded optimizer's
-/// if gradients are equal on all ranks, as after a backward pass with a
-/// `Reducer`.
+/// shard of the state. All parameters are sent in each step: pass only those
+/// that are trained. Results are bit-identical to the unsharded optimizer's if
+/// gradients are equal on all ranks, as after a backward pass with a `Reducer`.
+/// If dense gradients differ in the first three steps, rank 0 warns.
 ///
 /// The class is an `Optimizer`: learning rates, schedulers, `zero_grad()` and
 /// added groups work as usual, but must be the same on all ranks. `state()`

@@ -44,7 +44,7 @@ void BackwardComparison::compare(
          text = std::to_string(step) + " " + std::to_string(group_.rank()) +
              " " + names + "\n" + noun] { store->set(kCompared, text); });
   }
-  if (joined_) {
+  if (waited_for_) {
     check_same_on_all(group_, c10::str(noun, " in step ", step), names);
   } else {
     agree(store_, group_, c10::str(noun, "/", step), names, noun);

@@ -19,8 +19,9 @@ class BackwardComparison final : public ReductionObserver {
 
   /// Waits until the other ranks reach the same point of backward pass `step`
   /// with the same parameter `indices`, which `noun` describes. Throws
-  /// `c10::Error` if a rank does not. Collective. In a `Join`, waits only if
-  /// they differ, since a rank without inputs comes to this point early.
+  /// `c10::Error` if a rank does not. Collective. If ranks may wait for a rank
+  /// without inputs, which comes to this point early, waits only if the
+  /// parameters differ.
   void compare(
       int64_t step,
       const std::string& noun,
@@ -33,7 +34,7 @@ class BackwardComparison final : public ReductionObserver {
   }
   void on_begin(const Reduction& reduction) override {
     current_ = reduction.step;
-    joined_ = reduction.joined;
+    waited_for_ = reduction.waited_for;
   }
   /// Throws `WaitFailure` if another rank waits in `compare`, in this or the
   /// previous backward pass, and this rank has not called `compare`.
@@ -45,7 +46,7 @@ class BackwardComparison final : public ReductionObserver {
   /// The last backward pass in which this rank called `compare`.
   int64_t step_ = 0;
   int64_t current_ = 0;
-  bool joined_ = false;
+  bool waited_for_ = false;
   bool expects_others_ = false;
   /// The store's pending answer about the other ranks.
   std::future<std::string> answer_;

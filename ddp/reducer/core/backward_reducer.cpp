@@ -2,6 +2,7 @@
 
 #include <ddp/internal/check.h>
 
+#include <ddp/join.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/end_of_backward.h>
 #include <ddp/support/error_text.h>
@@ -93,7 +94,12 @@ void BackwardReducer::on_gradient(size_t index, at::Tensor& gradient) {
       unfrozen_.record_in(torch::autograd::get_current_graph_task_id());
       return;
     }
-    open();
+    try {
+      open();
+    } catch (const EarlyTermination&) {
+      gradient.reset(); // else the next loop's average would contain it
+      throw;
+    }
   }
   guarded([&] { arrive(index, gradient); });
 }

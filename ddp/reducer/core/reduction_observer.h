@@ -16,6 +16,9 @@ struct Participants {
   int64_t root = 0;
   /// Whether steps are reported to ranks without inputs, within a `Join`.
   bool joined = false;
+  /// Whether ranks may wait, before they have computed their gradients, for a
+  /// rank that computes none.
+  bool waited_for = false;
 };
 
 /// A reduction of the gradients of one backward pass.

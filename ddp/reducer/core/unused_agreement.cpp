@@ -1,6 +1,6 @@
 #include <ddp/reducer/core/unused_agreement.h>
 
-#include <ddp/failure/elastic_pause.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/support/detached_task.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -18,14 +18,6 @@ int64_t bit_width(int64_t largest) {
     ++bits;
   }
   return bits;
-}
-
-/// Ends the wait for a store whose host is lost.
-void check_nodes() {
-  DDP_CHECK_WITH(
-      DistStoreError,
-      !elastic_pause::waits_are_ended(),
-      "the nodes of the job change");
 }
 
 } // namespace
@@ -80,7 +72,7 @@ void UnusedAgreement::add_to_counter(int64_t step) {
   counts_ = answered_within(
       timeout_,
       [store = store_, key = key_, one] { return store->add(key, one); },
-      check_nodes);
+      [this] { check_nodes(size_); });
   if (counts_ == one) {
     own_keys_.push_back(key_);
   }
@@ -102,7 +94,7 @@ bool UnusedAgreement::concerns_all() {
     return is_last || self.is_complete(self.read());
   };
   try {
-    return answered_within(timeout_, ask, check_nodes);
+    return answered_within(timeout_, ask, [this] { check_nodes(size_); });
   } catch (const c10::DistNetworkError&) {
     // The store ended with its process. The rank there has completed this step
     // without the all-reduce of ranks that all have unused parameters.

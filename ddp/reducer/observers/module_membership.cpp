@@ -81,7 +81,8 @@ void ModuleMembership::on_computed(const Reduction& reduction) {
 }
 
 NamedTensors ModuleMembership::added(
-    const std::vector<at::Tensor>& known) const {
+    const std::vector<at::Tensor>& known,
+    bool trained) const {
   NamedTensors result;
   if (!owned_ || is_gone()) {
     return result;
@@ -90,8 +91,9 @@ NamedTensors ModuleMembership::added(
   const auto now = current_();
   for (size_t i = 0; i < now.names.size(); ++i) {
     const auto& tensor = now.tensors[i];
-    if (tensor.grad().defined() && !gradient_listener(tensor) &&
-        !has(before, tensor)) {
+    const bool counts =
+        trained ? tensor.grad().defined() : tensor.requires_grad();
+    if (counts && !gradient_listener(tensor) && !has(before, tensor)) {
       result.append(now.names[i], tensor);
     }
   }

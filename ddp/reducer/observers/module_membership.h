@@ -25,9 +25,9 @@ class ModuleMembership final : public ReductionObserver {
   /// the new parameter is not averaged.
   void on_computed(const Reduction& reduction) override;
 
-  /// The module's parameters that have a gradient but no Reducer, and are not
-  /// among `known`.
-  NamedTensors added(const std::vector<at::Tensor>& known) const;
+  /// The module's parameters that have a gradient (`trained`) or require one,
+  /// but have no Reducer, and are not among `known`.
+  NamedTensors added(const std::vector<at::Tensor>& known, bool trained) const;
 
  private:
   const std::vector<ParameterState>& parameters_;

@@ -26,8 +26,8 @@ constexpr const char* kOtherSteps =
     "all layers were registered?";
 constexpr const char* kNeverReduced =
     "No gradient was averaged: was each backward pass under no_sync(), was the "
-    "wrapper's module called and not the wrapper, or did autograd::grad() "
-    "compute the gradients?";
+    "wrapper's module called and not the wrapper, were layers added later, or "
+    "did autograd::grad() compute the gradients?";
 
 /// The store's key that exists once the last parameters were compared.
 constexpr const char* kCompared = "last_parameters_compared";

@@ -38,7 +38,7 @@ bool is_managed(const at::Tensor& leaf) {
   return managed.leaves.count(leaf.unsafeGetTensorImpl()) > 0;
 }
 
-/// The number of inspected backward passes.
+/// The number of inspected passes.
 constexpr int64_t kInspected = 3;
 
 // Enough to show the error; a model may have thousands of parameters.
@@ -300,9 +300,31 @@ void LeafReport::on_backward() {
     leaves_.reset();
   }
   if (!report.empty()) {
-    DDP_CHECK(severity_ == Severity::kWarn, report);
-    TORCH_WARN("ddp: ", report);
+    tell(report);
   }
+}
+
+void LeafReport::on_frozen_forward(const std::function<NamedTensors()>& added) {
+  if (frozen_forwards_ == kInspected) {
+    return;
+  }
+  ++frozen_forwards_;
+  const auto names = added().names;
+  if (!names.empty()) {
+    frozen_forwards_ = kInspected; // once
+    tell(
+        "these parameters require gradients but belong to no Reducer, so the "
+        "gradients are not averaged over ranks: " +
+        join_some(names, ", ") +
+        ". Construct the Reducer after the module has all layers. For "
+        "parameters that intentionally differ between ranks, use "
+        "ReducerOptions().known_leaves({...}).");
+  }
+}
+
+void LeafReport::tell(const std::string& report) const {
+  DDP_CHECK(severity_ == Severity::kWarn, report);
+  TORCH_WARN("ddp: ", report);
 }
 
 } // namespace ddp::detail

@@ -52,7 +52,7 @@ class UnmanagedLeaves {
 /// hook, as it does in a group of one after its checks.
 void set_managed_without_hook(const at::Tensor& leaf, bool managed);
 
-/// Reports unmanaged leaves in the first backward passes.
+/// Reports unmanaged leaves in the first passes.
 class LeafReport final : public ReductionObserver {
  public:
   /// `severity` must not be `kIgnore`.
@@ -61,10 +61,18 @@ class LeafReport final : public ReductionObserver {
   /// May throw `c10::Error`.
   void on_backward() override;
 
+  /// Called in a forward pass while all of the Reducer's parameters are frozen,
+  /// so that its backward pass is not inspected. `added` returns the module's
+  /// other parameters that require gradients. May throw `c10::Error`.
+  void on_frozen_forward(const std::function<NamedTensors()>& added);
+
  private:
+  void tell(const std::string& report) const;
+
   std::optional<UnmanagedLeaves> leaves_;
   Severity severity_;
   int64_t backwards_ = 0;
+  int64_t frozen_forwards_ = 0;
 };
 
 } // namespace ddp::detail

@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-
-#include <string>
 #include <vector>
 
 #include <launcher/cli/options/option.h>

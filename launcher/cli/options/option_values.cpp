@@ -299,6 +299,19 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value) {
       reject_value(value, "another name: each rank has its own " + name);
     }
   }
+  const std::pair<const char*, const char*> options[] = {
+      {"GROUP_RANK", "--node-rank"},
+      {"GROUP_WORLD_SIZE", "--nnodes"},
+      {"LOCAL_WORLD_SIZE", "--nproc-per-node"},
+      {"MASTER_ADDR", "--master-addr"},
+      {"MASTER_PORT", "--master-port"},
+      {"WORLD_SIZE", "--nproc-per-node"}};
+  for (const auto& [own, option] : options) {
+    if (name == own) {
+      reject_value(
+          value, "another name: ddprun sets " + name + ", see " + option);
+    }
+  }
   return {std::move(name), value.text.substr(sign + 1)};
 }
 

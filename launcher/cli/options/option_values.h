@@ -95,8 +95,8 @@ OutputMode output_mode_of(const OptionValue& value);
 /// "node0:8,node1,[fd00::2]:4".
 std::vector<RemoteHost> hosts_in_list(const OptionValue& value);
 
-/// The hosts in a file, one per line, as "node0 slots=8" or "node0:8"; a #
-/// starts a comment.
+/// The hosts in a file, one per line, as "node0 slots=8" or "node0:8", or with
+/// a line "node0" for each rank; a # starts a comment.
 std::vector<RemoteHost> hosts_in_file(const OptionValue& value);
 
 /// Checks the options of a launch with --hosts or --hostfile, one of which must

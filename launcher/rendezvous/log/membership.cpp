@@ -135,7 +135,22 @@ void Membership::go_on(const Entry& entry) {
   }
 }
 
+bool Membership::must_end() const {
+  const bool has_stopped = phase == Phase::kStopping ||
+      (phase == Phase::kGathering && !plan.nodes.empty());
+  if (!has_stopped) {
+    return !enders_.empty();
+  }
+  const NodeInfo& first = (nodes.empty() ? plan.nodes : nodes).front();
+  const bool is_fixed =
+      first.max_restarts == 0 && first.min_nodes == first.max_nodes;
+  return is_fixed || !enders_.empty();
+}
+
 void Membership::join(const Entry& entry) {
+  if (!outlives_jobs_ && must_end()) {
+    return; // it waits for the next job
+  }
   // A lost node leaves as soon as it reads that it is lost.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes.push_back(entry.node);

@@ -33,7 +33,8 @@ class Membership {
   };
 
   /// `outlives_jobs`: a service keeps the log, and a node that joins after the
-  /// end of a job begins another job.
+  /// end of a job begins another job. Without a service, the log ends with the
+  /// job, and a node that joins once the job must end does not belong to it.
   explicit Membership(bool outlives_jobs = false)
       : outlives_jobs_(outlives_jobs) {}
 
@@ -60,6 +61,9 @@ class Membership {
   bool has_failed() const {
     return cause == Cause::kFailure && plan.restarts >= plan.max_restarts;
   }
+  /// Whether the job ends once its ranks have stopped: a user ended it, or it
+  /// accepts no node instead of a lost one.
+  bool must_end() const;
   /// The nodes whose ranks have yet to stop.
   std::vector<NodeInfo> awaited() const;
   /// Whether the log says that this node's ranks make no progress.

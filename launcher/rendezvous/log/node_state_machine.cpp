@@ -194,9 +194,8 @@ void NodeStateMachine::lose_log(const std::string& why, Time now) {
   if (has_joined || (options_.has_service() && !was_connected)) {
     leave_with(kExitInfrastructure, text, now);
   } else {
-    act(Kind::kBeginAnew).text = text;
     gathering_since_ = was_connected && !was_others ? now : gathering_since_;
-    state_ = State::kGone;
+    begin_anew(text);
   }
 }
 
@@ -311,7 +310,9 @@ void NodeStateMachine::follow(Time now) {
   }
   if (state_ == State::kProbation) {
     // Finds out whether the other job, which has all its nodes, still runs.
-    if (log_.phase == Phase::kEnded || now >= until_) {
+    if (log_.phase == Phase::kEnded) {
+      begin_anew(text_);
+    } else if (now >= until_ && !log_.must_end()) {
       leave(kExitUsage, text_, now);
     } else if (log_.plan.nodes.empty()) {
       state_ = State::kJoined; // it does not

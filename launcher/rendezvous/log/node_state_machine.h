@@ -22,6 +22,7 @@ namespace ddp {
 ///                the node does not fit an etcd's job           kProbation
 ///                the node that serves the log leaves           kOrphaned
 ///     kProbation that job's nodes have ended: begins another   kJoined
+///                that job has ended: looks for the next one    kGone
 ///                those nodes still run after some time         kLeaving
 ///     any        the log is lost, or lists the node as lost    kLeaving
 ///                the job has ended                             kShutdown
@@ -152,6 +153,7 @@ class NodeStateMachine {
   void join();
   std::string difference_to(const NodeInfo& other) const;
   void check_fit(Time now);
+  void begin_anew(const std::string& text);
   void post_end(int code, const std::string& text);
   void take_part();
   void end(Time now);

@@ -79,6 +79,12 @@ void NodeStateMachine::check_fit(Time now) {
   }
 }
 
+// Looks for the log of another job.
+void NodeStateMachine::begin_anew(const std::string& text) {
+  act(Action::Kind::kBeginAnew).text = text;
+  state_ = State::kGone;
+}
+
 // Leaves a job that has ended; the log's host is the last to leave.
 void NodeStateMachine::end(Time now) {
   stop_ranks(log_.cause_text);

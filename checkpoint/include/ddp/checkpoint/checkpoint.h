@@ -54,7 +54,8 @@ struct IncompatibleKeys {
 /// parameter's or buffer's dtype if that dtype is of the same kind or wider
 /// (floating point to integer only for a single whole number). Parameters and
 /// buffers stay on their devices. As in Python, a file may lack batch-norm's
-/// `num_batches_tracked`, which then does not change.
+/// `num_batches_tracked`, which then does not change. Of a tensor with several
+/// names, such as tied weights, a file needs only one name.
 ///
 /// Collective: the module must be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error` if names are

@@ -67,7 +67,8 @@ class DDP_API TrainingState {
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
 
   /// Adds a variable of the program: a number or a bool or, with the functions
-  /// below, a string or a tensor. Rank 0's value is saved for all ranks.
+  /// below, a string or a tensor. Rank 0's value is saved for all ranks. A
+  /// number also loads from a tensor with one element.
   template <typename Number>
   std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
       const std::string& name,
@@ -80,7 +81,8 @@ class DDP_API TrainingState {
 
   /// Adds an object with `state_dict()`, which may be collective unless it has
   /// `epoch()`, and `load_state_dict(state)`, such as a sampler. The state is a
-  /// `StateDict` or a `c10::IValue`. `plan_state_dict(state)`, if present,
+  /// `StateDict` or a `c10::IValue`, whose lists lose their element type in a
+  /// file (`toListRef()` reads any list). `plan_state_dict(state)`, if present,
   /// checks a state and returns a `std::function<void()>` that loads it; the
   /// part is then loaded only if all parts fit. `rank_state_dict()`, if
   /// present, returns a state on the CPU that differs between ranks, as a

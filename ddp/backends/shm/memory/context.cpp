@@ -216,7 +216,7 @@ std::string Context::describe_end(int rank) const {
       "rank {} (process {}{}",
       name(rank),
       peers_[rank].pid,
-      memory(rank).control().left.load() ? ") has left the group" : kHasEnded);
+      memory(rank).control().left.load() ? kHasLeft : kHasEnded);
 }
 
 bool Context::is_own_process() const {

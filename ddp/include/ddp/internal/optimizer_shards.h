@@ -32,7 +32,8 @@ class DDP_API OptimizerShards {
   void share_gradients(torch::optim::Optimizer& optimizer, bool has_inputs);
 
   /// Calls `assign`, and then `step` while the optimizer has only this rank's
-  /// parameters. If either throws, the other ranks' waits also throw.
+  /// parameters. If either throws, the other ranks' waits also throw. The first
+  /// calls warn if gradients differ between ranks. Collective.
   void step_own(
       torch::optim::Optimizer& optimizer,
       const std::function<void()>& step);
@@ -58,8 +59,8 @@ class DDP_API OptimizerShards {
   };
 
   void assign_group(size_t group, torch::optim::Optimizer& optimizer);
-  std::vector<at::Tensor> own(const torch::optim::Optimizer& optimizer) const;
   void compare(const torch::optim::Optimizer& optimizer);
+  void compare_gradients(const torch::optim::Optimizer& optimizer);
   void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
   void verify_layout();
   void exchange_views();
@@ -68,6 +69,8 @@ class DDP_API OptimizerShards {
 
   ProcessGroup group_;
   bool views_;
+  /// The number of later steps that will compare the ranks' gradients.
+  int comparisons_;
   /// The number of elements assigned to each rank so far.
   std::vector<int64_t> loads_;
   /// The owner of each parameter, by parameter group.
@@ -75,10 +78,10 @@ class DDP_API OptimizerShards {
   /// Each rank's parameters.
   std::vector<std::vector<at::Tensor>> parameters_;
   std::vector<Flat> flats_;
-  /// The number of parameters that the ranks have compared.
-  size_t compared_ = 0;
   /// Whether these parameters are known to be the same on all ranks.
   bool verified_ = false;
+  /// Whether the ranks have compared the lists of all parameters.
+  bool compared_ = false;
 };
 
 } // namespace ddp::detail

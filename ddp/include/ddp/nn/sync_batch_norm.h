@@ -109,6 +109,13 @@ TORCH_MODULE(SyncBatchNorm3d);
 /// accepts an empty batch. Submodules of other classes with a buffer
 /// `running_var` are not converted; a warning on rank 0 names some of them.
 ///
+/// All ranks must run the same converted modules in the same order, forward and
+/// backward. On the CPU, a forward pass throws `c10::ValueError` on all ranks
+/// if they run different modules of one width; on GPUs, and in the backward
+/// pass, values of different modules mix. Give a module that a rank does not
+/// need an empty batch, `x.narrow(0, 0, 0)`, and add `0 * output.sum()` to the
+/// loss.
+///
 /// All other modules use LibTorch's operator, at the cost of a lookup.
 DDP_API std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,

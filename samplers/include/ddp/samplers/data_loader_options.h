@@ -49,7 +49,8 @@ struct DataLoaderOptions {
 
   /// A function to call on each worker's thread with the worker's number,
   /// counted from 0, before the worker loads batches; not called without
-  /// workers. The loader's constructor throws the function's exceptions.
+  /// workers. The loader's constructor throws the function's exceptions. Which
+  /// worker loads a sample differs between runs: seed by `sample_seed` instead.
   /// Source: `worker_init_fn` of Python's `DataLoader`.
   TORCH_ARG(std::function<void(size_t)>, worker_init);
 };

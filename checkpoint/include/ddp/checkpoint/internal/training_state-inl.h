@@ -76,7 +76,10 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
           return static_cast<double>(value);
         }
       },
-      [&value, name](const c10::IValue& state) -> detail::Commit {
+      [&value, name](c10::IValue state) -> detail::Commit {
+        if (state.isTensor() && state.toTensor().numel() == 1) {
+          state = state.toTensor().item(); // as Python's programs save numbers
+        }
         const bool integral = state.isInt() || state.isBool();
         detail::check_kind(
             name,

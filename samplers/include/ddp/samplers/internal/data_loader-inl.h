@@ -138,8 +138,11 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
       "state was set");
   try {
     auto loaded = copies_.are_needed() ? take_copied() : take();
-    detail::advance(
-        sampler_, loaded ? loaded->samples : std::exchange(left_out_, 0));
+    auto samples = loaded ? loaded->samples : 0;
+    if (!ahead_ && workers_.size() == 0) { // no batch follows
+      samples += std::exchange(left_out_, 0);
+    }
+    detail::advance(sampler_, samples);
     return loaded ? std::optional<BatchType>(std::move(loaded->batch))
                   : std::nullopt;
   } catch (...) {
