@@ -1,11 +1,11 @@
 """Checks that each test that docs/parity.md, docs/peer-tests.md,
-docs/pitfalls.md and CONTRIBUTING.md name exists, that pitfalls.md is whole, that
-each function that CONTRIBUTING.md names is in its file, and that the list of
-environment variables has all that the sources read.
+docs/pitfalls.md, docs/reliability.md and CONTRIBUTING.md name exists, that
+pitfalls.md is whole, that each function that CONTRIBUTING.md names is in its
+file, and that the list of environment variables has all that the sources read.
 
 Usage: named_tests.py SOURCE_FOLDER. A name stands as
-file: "name", "name" in the first two and as
-`tests/file_test.cpp`, "name", "name" in the others.
+file: "name", "name" in the first two, as `folder.file`, "name", "name" in
+reliability.md and as `tests/file_test.cpp`, "name", "name" in the others.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ def missing_tests(source, references):
     for file, names in references:
         if file == "file":
             continue  # the sentence that explains the notation
-        path = source / "tests" / f"{file}_test.cpp"
+        path = source / "tests" / f"{file.replace('.', '/')}_test.cpp"
         code = path.read_text() if path.exists() else ""
         code = re.sub(r'"\s*\n\s*"', "", code)
         for name in re.findall(r'"([^"]+)"', names):
@@ -86,6 +86,7 @@ def main():
         ((source / "docs/parity.md").read_text(), r"(\w+): ", 50),
         ((source / "docs/peer-tests.md").read_text(), r"([\w/]+): ", 200),
         (page, r"`tests/(\w+)_test\.cpp`, ", 40),
+        ((source / "docs/reliability.md").read_text(), r"`([\w.]+)`, ", 150),
         (guide, r"`tests/([\w/]+)_test\.cpp`, ", 8),
     ):
         references = re.findall(form + NAMES, " ".join(text.split()))

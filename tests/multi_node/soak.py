@@ -275,9 +275,9 @@ def compare_quarters(mosts):
 
 
 def soak(program):
-    """An hour of it, or DDP_TEST_MINUTES; DDP_TEST_SEED says where to begin.
-    Jobs of a fixed size must end with the weights of an undisturbed one;
-    elastic ones must miss no sample."""
+    """An hour of it, or DDP_TEST_MINUTES, but one training at least;
+    DDP_TEST_SEED says where to begin. Jobs of a fixed size must end with the
+    weights of an undisturbed one; elastic ones must miss no sample."""
     end = time.monotonic() + 60 * float(
         os.environ.get("DDP_TEST_MINUTES", "60"))
     # Hosts see what is mounted before they are made.
@@ -321,8 +321,6 @@ def soak(program):
         assert ends == undisturbed[key], f"{ends}, not {undisturbed[key]}"
 
     for seed in itertools.count(int(os.environ.get("DDP_TEST_SEED", "1"))):
-        if time.monotonic() > end:
-            break
         setup = draw(random.Random(seed))
         counts["trainings"][f"{setup.launcher} {setup.backend}"] += 1
         events, since, result = [], time.monotonic(), "right"
@@ -337,6 +335,8 @@ def soak(program):
         print(f"seed {seed}, {setup}, {time.monotonic() - since:.0f} s, "
               f"{len(events)} faults ({', '.join(events)}); at most {most}: "
               f"{result}", flush=True)
+        if time.monotonic() > end:
+            break
     command("umount", disk)
     os.rmdir(disk)
     for name, counter in counts.items():

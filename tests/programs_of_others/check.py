@@ -219,7 +219,12 @@ def check(program, checkout, work, prefix):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(
+        usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(
+            f"git clone https://github.com/{program.repository} && "
+            f"git -C {program.checkout} checkout {program.commit}"
+            for program in PROGRAMS))
     parser.add_argument("--form", action="store_true")
     parser.add_argument("--prefix", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path)
@@ -233,7 +238,9 @@ def main():
         parser.error(f"{sys.executable} has no torch: use $DDP_PYTHON")
     if checkouts and not arguments.prefix:
         parser.error("--prefix PREFIX, where ddp is installed, is missing")
-    work = arguments.work or pathlib.Path(tempfile.mkdtemp(prefix="ddp-others-"))
+    work = arguments.work
+    if checkouts and not arguments.form and not work:
+        work = pathlib.Path(tempfile.mkdtemp(prefix="ddp-others-"))
     failed = False
     print("program, lines added | losses of 1, 2, 3 processes | parameters of "
           "all ranks | killed and resumed | Python")
