@@ -101,8 +101,7 @@ std::vector<IValue> own_states(
 
 /// Calls `work()`, whose errors then name the part.
 template <typename Work>
-auto naming_part(const std::string& name, const Work& work)
-    -> decltype(work()) {
+auto naming_part(const std::string& name, const Work& work) {
   try {
     return work();
   } catch (const c10::DistError&) {

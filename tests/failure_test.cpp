@@ -96,6 +96,7 @@ TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
     codes[killed] = 137;
     ranks(4, RankOptions(kPrompt).exit_codes(codes), [killed] {
       const auto group = init_process_group(kTimeout);
+      meet_at_store(group, {"0", "1", "2", "3"});
       if (group.rank() == killed) {
         raise(SIGKILL);
       }

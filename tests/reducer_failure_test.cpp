@@ -134,6 +134,10 @@ RANKS_TEST("a rank that fails in a join of two Reducers is named") {
             "an exception ended its training loop"));
     REQUIRE_THAT(error, !Has("; rank ")); // waiting is no failure
   }
+  // The others have started a collective that rank 1 has not.
+  REQUIRE_THAT(
+      words_of([&] { group.barrier(); }),
+      Has("Join", "failed because rank 1 of 3"));
   meet_at_store(group, {"0", "1", "2"});
 }
 

@@ -3,6 +3,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/wait_report.h>
 
 #include <ATen/ATen.h>
 
@@ -201,11 +202,23 @@ std::vector<int64_t> JoinState::exchange(int64_t code) {
     if (const auto c10d = group.c10d()) {
       std::vector<at::Tensor> tensors{message};
       const auto launch = [&] { return c10d->allreduce(tensors); };
-      wait(impl, start(impl, message, launch), [&] {
+      const auto check = [&] {
         for (auto* each : joinables) {
           each->check_wait(group);
         }
-      });
+      };
+      try {
+        wait(impl, start(impl, message, launch), check);
+      } catch (const WaitFailure& failure) {
+        // The failed rank did not start this all-reduce: its group fails, too.
+        if (impl.failure_store && failure.kind == WaitFailure::Kind::kKnown) {
+          impl.failure_store->report(
+              impl.scope,
+              this_rank(impl) + ": Join failed" + failure.cause,
+              Failure::Kind::kConsequence);
+        }
+        throw;
+      }
     }
   });
   for (int64_t rank = 1; rank < group.size(); ++rank) {

@@ -134,13 +134,13 @@ void report(const Uncaught& uncaught) noexcept {
   }
   // The newest group first: a host of an older one may be lost.
   for (auto weak = stores.rbegin(); weak != stores.rend(); ++weak) {
-    const auto store = weak->lock();
-    if (store && uncaught.consequence) {
+    if (const auto store = weak->lock()) {
       const auto rank = this_rank(store->root_rank(), store->root_size());
-      store->report(
-          "", rank + " failed: " + uncaught.text, Failure::Kind::kConsequence);
-    } else if (store) {
-      store->report("", uncaught.text);
+      using Kind = Failure::Kind;
+      uncaught.consequence
+          ? store->report(
+                "", rank + " failed: " + uncaught.text, Kind::kConsequence)
+          : store->report("", uncaught.text);
     }
   }
 }

@@ -116,6 +116,7 @@ void HeartbeatReader::end_pause(uint32_t number, const Variables& variables) {
   }
   std::memcpy(page.variables, text.c_str(), text.size() + 1);
   pages_->heartbeat.joined = 0;
+  pages_->heartbeat.failed_by_another = 0; // by the nodes that left
   store_and_wake(page.over, number);
 }
 

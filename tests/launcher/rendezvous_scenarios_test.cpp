@@ -200,6 +200,7 @@ TEST_CASE("The next job waits while ranks of the last one stop", "[unit]") {
 // A node that comes while the job runs learns after 15 s that it is too many.
 TEST_CASE("The next job at a server waits while ranks stop", "[unit]") {
   for (unsigned seed = 1; seed <= 100; ++seed) {
+    const bool crashes = seed % 2 == 0;
     CAPTURE(seed);
     RunningJob job(at_server(settings(3, 3)), 3, seed);
     job.add_node();
@@ -207,7 +208,11 @@ TEST_CASE("The next job at a server waits while ranks stop", "[unit]") {
     job.leave(2);
     job.run_until(Membership::Phase::kStopping);
     job.add_node();
-    job.run_for(seconds(20));
+    if (crashes) {
+      job.crash(0);
+      job.crash(1);
+    }
+    job.run_for(seconds(40));
     REQUIRE_FALSE(job.lives(0));
     job.add_node();
     job.run_for(seconds(10));

@@ -3,7 +3,10 @@
 #include <ddp/backends/mpi/engine.h>
 #include <ddp/internal/check.h>
 
+#include <unistd.h>
+
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 
 namespace ddp::backends::mpi {
@@ -20,11 +23,12 @@ std::string mpi_error_text(int code) {
 }
 
 /// Runs at the end of a process in which this library initialized MPI.
-void finalize(int status, void* /*unused*/) {
+void finalize(int status, void* process) {
   // MPI_Finalize would wait for running operations, maybe forever, and for the
   // other ranks, which may wait for a failed rank. Without MPI_Finalize, mpirun
-  // ends the job.
-  if (status == 0 && Engine::get().stop() && mpi_running()) {
+  // ends the job. A forked child inherits this call.
+  if (reinterpret_cast<intptr_t>(process) == getpid() && status == 0 &&
+      Engine::get().stop() && mpi_running()) {
     MPI_Finalize();
   }
 }
@@ -37,7 +41,7 @@ Threading start() {
   check_mpi(
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided),
       "MPI_Init_thread");
-  on_exit(finalize, nullptr);
+  on_exit(finalize, reinterpret_cast<void*>(intptr_t{getpid()}));
   switch (provided) {
     case MPI_THREAD_MULTIPLE:
       return Threading::kFree;

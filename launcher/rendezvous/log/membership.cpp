@@ -136,15 +136,13 @@ void Membership::go_on(const Entry& entry) {
 }
 
 bool Membership::must_end() const {
-  const bool has_stopped = phase == Phase::kStopping ||
-      (phase == Phase::kGathering && !plan.nodes.empty());
-  if (!has_stopped) {
+  const bool has_stopped =
+      phase == Phase::kStopping || phase == Phase::kGathering;
+  if (!enders_.empty() || plan.nodes.empty() || !has_stopped) {
     return !enders_.empty();
   }
   const NodeInfo& first = (nodes.empty() ? plan.nodes : nodes).front();
-  const bool is_fixed =
-      first.max_restarts == 0 && first.min_nodes == first.max_nodes;
-  return is_fixed || !enders_.empty();
+  return first.max_restarts == 0 && first.min_nodes == first.max_nodes;
 }
 
 void Membership::join(const Entry& entry) {

@@ -312,10 +312,10 @@ void NodeStateMachine::follow(Time now) {
     // Finds out whether the other job, which has all its nodes, still runs.
     if (log_.phase == Phase::kEnded) {
       begin_anew(text_);
-    } else if (now >= until_ && !log_.must_end()) {
-      leave(kExitUsage, text_, now);
     } else if (log_.plan.nodes.empty()) {
       state_ = State::kJoined; // it does not
+    } else if (now >= until_ && !log_.must_end()) {
+      leave(kExitUsage, text_, now);
     }
   } else if (is_job_over()) {
     end(now);
