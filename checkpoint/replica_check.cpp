@@ -2,7 +2,7 @@
 
 #include <checkpoint/state_dict.h>
 #include <ddp/internal/check.h>
-#include <ddp/module_state.h>
+#include <ddp/model/same_values.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/gradient_hook.h>
@@ -65,21 +65,17 @@ void compare(
     const NamedTensors& parameters,
     const char* advice,
     const ProcessGroup& group) {
-  try {
-    verify_same_values(parameters, group, "parameters");
-  } catch (const c10::ValueError& error) {
-    const std::string text = error.what_without_backtrace();
-    if (text.rfind("the parameters ", 0) != 0) {
-      throw; // an error that the wait for the other ranks has found
-    }
-    ProcessGroupImpl::of(group).replica_checks = 0;
-    if (group.rank() == 0) {
-      TORCH_WARN(detail::format(
-          "ddp: in this checkpoint, which has rank 0's values, {}\n{} "
-          "DDP_CHECK_REPLICAS=0 turns this check off",
-          text,
-          advice));
-    }
+  const auto different = different_values(parameters, group, "parameters");
+  if (different.empty()) {
+    return;
+  }
+  ProcessGroupImpl::of(group).replica_checks = 0;
+  if (group.rank() == 0) {
+    TORCH_WARN(detail::format(
+        "ddp: in this checkpoint, which has rank 0's values, {}\n{} "
+        "DDP_CHECK_REPLICAS=0 turns this check off",
+        different,
+        advice));
   }
 }
 

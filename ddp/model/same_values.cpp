@@ -1,4 +1,4 @@
-#include <ddp/module_state.h>
+#include <ddp/model/same_values.h>
 
 #include <common/text.h>
 #include <ddp/failure/heartbeat.h>
@@ -71,8 +71,8 @@ std::string list_difference(
       "{} as tensor {}, {}", has({r}, mine), i - 1, has(most, theirs));
 }
 
-/// Throws if the ranks' lists differ.
-void check_same_list(
+/// Describes how the ranks' lists differ; "" if they do not.
+std::string compare_lists(
     const std::string& own,
     const ProcessGroup& group,
     const std::string& what) {
@@ -84,10 +84,11 @@ void check_same_list(
     differences.push_back(
         list_difference(r, split_lines(texts[r]), most, theirs));
   }
-  if (!differences.empty()) {
-    detail::throw_differences(
-        "the " + what + " are not the same list on all ranks:", differences);
-  }
+  return differences.empty()
+      ? ""
+      : detail::list_differences(
+            "the " + what + " are not the same list on all ranks:",
+            differences);
 }
 
 /// A tensor that differs between ranks.
@@ -143,7 +144,7 @@ std::string describe(const std::vector<std::string>& by_rank) {
   return text;
 }
 
-[[noreturn]] void fail(
+std::string describe(
     const std::string& what,
     const std::vector<Difference>& differences) {
   const auto& first = differences.at(0);
@@ -169,18 +170,18 @@ std::string describe(const std::vector<std::string>& by_rank) {
         differences[i].name,
         name_ranks(differences[i].odd));
   }
-  DDP_THROW(ValueError, text + (more > shown ? ", ..." : ""));
+  return text + (more > shown ? ", ..." : "");
 }
 
 } // namespace
 
-void verify_same_values(
+std::string detail::different_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what) {
   const detail::heartbeat::Activity activity("verify_same_values");
   if (group.size() == 1) {
-    return;
+    return "";
   }
   auto list = tensors.names;
   list.insert(list.begin(), std::to_string(list.size()));
@@ -196,10 +197,22 @@ void verify_same_values(
   }
   const auto checksum = detail::tensor_hash(hashes, text_hash(names));
   if (detail::is_same_on_all(checksum, group)) {
-    return;
+    return "";
   }
-  check_same_list(names, group, what);
-  fail(what, find_differences(tensors, hashes, group));
+  const auto different_lists = compare_lists(names, group, what);
+  return different_lists.empty()
+      ? describe(what, find_differences(tensors, hashes, group))
+      : different_lists;
+}
+
+void verify_same_values(
+    const NamedTensors& tensors,
+    const ProcessGroup& group,
+    const std::string& what) {
+  const auto different = detail::different_values(tensors, group, what);
+  if (!different.empty()) {
+    DDP_THROW(ValueError, different);
+  }
 }
 
 } // namespace ddp

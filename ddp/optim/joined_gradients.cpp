@@ -3,7 +3,7 @@
 #include <ddp/backends/capture.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
-#include <ddp/module_state.h>
+#include <ddp/model/same_values.h>
 
 #include <ATen/ATen.h>
 #include <torch/optim/optimizer.h>
@@ -95,23 +95,19 @@ void OptimizerShards::compare_gradients(
     }
   }
   --comparisons_;
-  try {
-    verify_same_values(gradients, group_, "gradients");
-  } catch (const c10::ValueError& error) {
-    const std::string text = error.what_without_backtrace();
-    if (text.rfind("the gradients ", 0) != 0) {
-      throw; // an error that the wait for the other ranks has found
-    }
-    comparisons_ = 0;
-    if (group_.rank() == 0) {
-      TORCH_WARN(detail::format(
-          "ddp: ZeroRedundancyOptimizer: {}\nEach parameter is trained with "
-          "the gradient of one rank only. Does a Reducer average all of these "
-          "parameters? Is a backward pass of each step outside no_sync(), and "
-          "is the wrapper called, not its module? Are the parameters in the "
-          "same order on all ranks? DDP_CHECK_REPLICAS=0 turns this check off",
-          text));
-    }
+  const auto different = different_values(gradients, group_, "gradients");
+  if (different.empty()) {
+    return;
+  }
+  comparisons_ = 0;
+  if (group_.rank() == 0) {
+    TORCH_WARN(detail::format(
+        "ddp: ZeroRedundancyOptimizer: {}\nEach parameter is trained with the "
+        "gradient of one rank only. Does a Reducer average all of these "
+        "parameters? Is a backward pass of each step outside no_sync(), and is "
+        "the wrapper called, not its module? Are the parameters in the same "
+        "order on all ranks? DDP_CHECK_REPLICAS=0 turns this check off",
+        different));
   }
 }
 

@@ -64,6 +64,12 @@ Collective start(
   return collective;
 }
 
+/// Starts an all-reduce of a tensor whose memory a backend can use.
+Collective start_all_reduce(
+    ProcessGroupImpl& group,
+    at::Tensor& tensor,
+    ReduceOp op);
+
 /// Waits until a collective ends or another rank fails. Call this within
 /// `guarded`. Sends no request to the store for the first 0.2 s. After that,
 /// `check` is called repeatedly, and can end the wait by throwing

@@ -199,26 +199,25 @@ std::vector<int64_t> JoinState::exchange(int64_t code) {
   const heartbeat::Activity activity("all_reduce", group.size(), "Long");
   auto& impl = ProcessGroupImpl::of(group);
   guarded(impl, "all_reduce", [&] {
-    if (const auto c10d = group.c10d()) {
-      std::vector<at::Tensor> tensors{message};
-      const auto launch = [&] { return c10d->allreduce(tensors); };
-      const auto check = [&] {
-        for (auto* each : joinables) {
-          each->check_wait(group);
-        }
-      };
-      try {
-        wait(impl, start(impl, message, launch), check);
-      } catch (const WaitFailure& failure) {
-        // The failed rank did not start this all-reduce: its group fails, too.
-        if (impl.failure_store && failure.kind == WaitFailure::Kind::kKnown) {
-          impl.failure_store->report(
-              impl.scope,
-              this_rank(impl) + ": Join failed" + failure.cause,
-              Failure::Kind::kConsequence);
-        }
-        throw;
+    if (!impl.group) {
+      return;
+    }
+    const auto check = [&] {
+      for (auto* each : joinables) {
+        each->check_wait(group);
       }
+    };
+    try {
+      wait(impl, start_all_reduce(impl, message, ReduceOp::kSum), check);
+    } catch (const WaitFailure& failure) {
+      // The failed rank did not start this all-reduce: its group fails, too.
+      if (impl.failure_store && failure.kind == WaitFailure::Kind::kKnown) {
+        impl.failure_store->report(
+            impl.scope,
+            this_rank(impl) + ": Join failed" + failure.cause,
+            Failure::Kind::kConsequence);
+      }
+      throw;
     }
   });
   for (int64_t rank = 1; rank < group.size(); ++rank) {

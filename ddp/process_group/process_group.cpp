@@ -32,18 +32,6 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   }
 }
 
-Collective start_all_reduce(
-    detail::ProcessGroupImpl& group,
-    at::Tensor& tensor,
-    ReduceOp op) {
-  group.set_averaged();
-  std::vector<at::Tensor> tensors{tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = to_c10d(op);
-  return detail::start(
-      group, tensor, [&] { return group.group->allreduce(tensors, options); });
-}
-
 /// Whether only some backends broadcast this dtype.
 bool is_rare(at::ScalarType dtype) {
   return dtype == at::kShort || at::isBarebonesUnsignedType(dtype) ||
@@ -162,6 +150,18 @@ std::vector<at::Tensor> gather_uneven(
 }
 
 } // namespace
+
+detail::Collective detail::start_all_reduce(
+    detail::ProcessGroupImpl& group,
+    at::Tensor& tensor,
+    ReduceOp op) {
+  group.set_averaged();
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = to_c10d(op);
+  return detail::start(
+      group, tensor, [&] { return group.group->allreduce(tensors, options); });
+}
 
 std::vector<at::Tensor> detail::gather_equal(
     detail::ProcessGroupImpl& group,
@@ -285,7 +285,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       return;
     }
     in_place(tensor, [&](at::Tensor& contiguous) {
-      detail::wait(*impl_, start_all_reduce(*impl_, contiguous, op));
+      detail::wait(*impl_, detail::start_all_reduce(*impl_, contiguous, op));
       if (op == ReduceOp::kMean) {
         backends::divide_sum(contiguous, impl_->size);
       }
@@ -306,7 +306,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
                               "all_reduce_async",
                               tensor,
                               -1,
-                              start_all_reduce(*impl_, tensor, op)))
+                              detail::start_all_reduce(*impl_, tensor, op)))
                         : Work();
   });
 }

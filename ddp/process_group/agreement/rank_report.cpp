@@ -54,7 +54,7 @@ void check_same_calls(const std::vector<std::string>& calls) {
       name_by_ranks(calls));
 }
 
-void throw_differences(
+std::string list_differences(
     const std::string& what,
     const std::vector<std::string>& differences,
     size_t left_out,
@@ -72,7 +72,15 @@ void throw_differences(
   if (!remedy.empty()) {
     text << "\n  " << remedy; // indented: ddprun includes it in the text
   }
-  DDP_THROW(ValueError, text.str());
+  return text.str();
+}
+
+void throw_differences(
+    const std::string& what,
+    const std::vector<std::string>& differences,
+    size_t left_out,
+    const std::string& remedy) {
+  DDP_THROW(ValueError, list_differences(what, differences, left_out, remedy));
 }
 
 } // namespace ddp::detail

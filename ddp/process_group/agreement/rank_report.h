@@ -45,8 +45,15 @@ std::string name_by_ranks(const std::vector<std::string>& texts);
 /// Throws `c10::ValueError` unless all ranks report the same call.
 void check_same_calls(const std::vector<std::string>& calls);
 
-/// Throws `c10::ValueError` with `what`, a line for each of the first few
-/// differences, and the number of additional differences, including `left_out`.
+/// Returns `what`, a line for each of the first few differences, and the number
+/// of additional differences, including `left_out`.
+std::string list_differences(
+    const std::string& what,
+    const std::vector<std::string>& differences,
+    size_t left_out = 0,
+    const std::string& remedy = "");
+
+/// Throws `c10::ValueError` with the text of `list_differences`.
 [[noreturn]] void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,
