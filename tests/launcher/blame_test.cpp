@@ -1,8 +1,11 @@
 // The rank that is named if every failed rank names another rank as the reason.
 #include <tests/support/catch_plain.h>
 
+#include <sys/mman.h>
+
 #include <nlohmann/json.hpp>
 
+#include <launcher/agent/heartbeat_reader.h>
 #include <tests/launcher/rank_ends.h>
 
 namespace ddp::test::blame_test {
@@ -202,6 +205,21 @@ TEST_CASE("no rank outside the group that failed is blamed", "[unit]") {
         "rank 0 (pid 100) exited with code 3 after 1.5 s, in barrier");
     CHECK(json_root(beside()) == 0);
   }
+}
+
+TEST_CASE("what failed because of another rank is over after a pause") {
+  auto reader = HeartbeatReader::make();
+  constexpr auto kAccess = PROT_READ | PROT_WRITE;
+  void* memory =
+      mmap(nullptr, sizeof(RankPage), kAccess, MAP_SHARED, reader.fd(), 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto& page = static_cast<RankPage*>(memory)->heartbeat;
+  page.version = HeartbeatPage::kVersion;
+  page.failed_by_another = 3;
+  REQUIRE(reader.read()->failed_by_another == 3);
+  reader.end_pause(1, {});
+  REQUIRE(reader.read()->failed_by_another == 0);
+  munmap(memory, sizeof(RankPage));
 }
 
 } // namespace ddp::test::blame_test
