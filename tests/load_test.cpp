@@ -177,16 +177,15 @@ TEST_CASE("saves leave nothing but the last checkpoints") {
 }
 
 TEST_CASE("many ranks on one host train") {
+  const auto size = std::max<int>(8, part_of(128));
   for (const std::string backend : {"shm", "gloo"}) {
-    run(std::max<int>(8, part_of(128)),
-        backend,
-        [&](const ProcessGroup& group) {
-          Trained training(group, 64);
-          require_flat(backend + " steps", part_of(500), group, [&](int64_t) {
-            training.step();
-          });
-          REQUIRE(equal_on_all(group, training.net->weight.detach()));
-        });
+    const auto steps = part_of(backend == "gloo" ? 60 : 500); // in a ring
+    run(size, backend, [&](const ProcessGroup& group) {
+      Trained training(group, 64);
+      require_flat(
+          backend + " steps", steps, group, [&](int64_t) { training.step(); });
+      REQUIRE(equal_on_all(group, training.net->weight.detach()));
+    });
   }
 }
 
