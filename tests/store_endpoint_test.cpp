@@ -1,5 +1,6 @@
 #include <tests/support/catch.h>
 
+#include <common/numeric_address.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
 #include <ddp/rendezvous/store_connection.h>
@@ -9,6 +10,8 @@
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -128,6 +131,29 @@ TEST_CASE("rank 0 takes the first free port of its interface") {
   REQUIRE_NOTHROW(detail::connect_to_store(
       environment, "127.0.0.1", std::chrono::seconds(30)));
   close(other);
+}
+
+TEST_CASE("rank 0 meets the others at any address of its interface") {
+  auto environment = environment_of(0);
+  ifaddrs* first = nullptr;
+  REQUIRE(getifaddrs(&first) == 0);
+  for (const auto* each = first; each; each = each->ifa_next) {
+    const auto family = each->ifa_addr ? each->ifa_addr->sa_family : AF_UNSPEC;
+    if (!(each->ifa_flags & IFF_RUNNING) ||
+        (family != AF_INET && family != AF_INET6)) {
+      continue;
+    }
+    const auto address = detail::numeric_address(each->ifa_addr);
+    if (address.find('%') == std::string::npos) { // not link-local
+      INFO(each->ifa_name << ' ' << address);
+      environment.interface = each->ifa_name;
+      detail::use_interface(environment, address);
+      REQUIRE(environment.meets_at_interface);
+    }
+  }
+  freeifaddrs(first);
+  detail::use_interface(environment, "203.0.113.77"); // of no host
+  REQUIRE(!environment.meets_at_interface);
 }
 
 /// How many more lookups do not find the host "late-host".

@@ -9,6 +9,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -19,9 +20,8 @@ namespace {
 
 struct Interface {
   bool up = false;
-  /// Empty if other hosts cannot use any of its addresses.
-  std::string address;
-  bool ipv4 = false;
+  /// Those that other hosts can use, IPv4 before IPv6.
+  std::vector<std::string> addresses;
 };
 
 using Interfaces = std::map<std::string, Interface>;
@@ -51,16 +51,15 @@ Entries entries() {
 Interfaces list_interfaces() {
   Interfaces found;
   const auto list = entries();
-  for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
-    auto& interface = found[entry->ifa_name];
-    // NCCL skips an interface that is up without a carrier.
-    interface.up =
-        (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
-    if (entry->ifa_addr && usable(entry->ifa_addr)) {
-      const bool ipv4 = entry->ifa_addr->sa_family == AF_INET;
-      if (interface.address.empty() || (ipv4 && !interface.ipv4)) {
-        interface.address = numeric_address(entry->ifa_addr);
-        interface.ipv4 = ipv4;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
+      auto& interface = found[entry->ifa_name];
+      // NCCL skips an interface that is up without a carrier.
+      interface.up =
+          (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
+      if (entry->ifa_addr && entry->ifa_addr->sa_family == family &&
+          usable(entry->ifa_addr)) {
+        interface.addresses.push_back(numeric_address(entry->ifa_addr));
       }
     }
   }
@@ -69,9 +68,9 @@ Interfaces list_interfaces() {
 
 /// Empty if the interface can be used.
 const char* fault_of(const Interface& interface) {
-  return !interface.up            ? "is down"
-      : interface.address.empty() ? "has no address"
-                                  : "";
+  return !interface.up              ? "is down"
+      : interface.addresses.empty() ? "has no address"
+                                    : "";
 }
 
 std::string describe(const Interfaces& interfaces) {
@@ -80,10 +79,26 @@ std::string describe(const Interfaces& interfaces) {
   for (const auto& [name, interface] : interfaces) {
     const std::string fault = fault_of(interface);
     text << separator << name << " ("
-         << (fault.empty() ? interface.address : fault) << ")";
+         << (fault.empty() ? interface.addresses.front() : fault) << ")";
     separator = ", ";
   }
   return text.str();
+}
+
+std::vector<std::string> usable_addresses(const std::string& interface) {
+  const auto interfaces = list_interfaces();
+  const auto found = interfaces.find(interface);
+  const std::string fault =
+      found == interfaces.end() ? "does not exist" : fault_of(found->second);
+  DDP_CHECK_VALUE(
+      fault.empty(),
+      "interface '{}' (ProcessGroupOptions::interface or DDP_INTERFACE) {} on "
+      "host {}, which has: {}",
+      interface,
+      fault,
+      host_name(),
+      describe(interfaces));
+  return found->second.addresses;
 }
 
 } // namespace
@@ -104,19 +119,7 @@ std::vector<std::string> own_addresses() {
 }
 
 std::string interface_address(const std::string& interface) {
-  const auto interfaces = list_interfaces();
-  const auto found = interfaces.find(interface);
-  const std::string fault =
-      found == interfaces.end() ? "does not exist" : fault_of(found->second);
-  DDP_CHECK_VALUE(
-      fault.empty(),
-      "interface '{}' (ProcessGroupOptions::interface or DDP_INTERFACE) {} on "
-      "host {}, which has: {}",
-      interface,
-      fault,
-      host_name(),
-      describe(interfaces));
-  return found->second.address;
+  return usable_addresses(interface).front();
 }
 
 void use_interface(
@@ -126,13 +129,14 @@ void use_interface(
   if (interface.empty()) {
     return;
   }
-  const auto address = interface_address(interface);
+  const auto own = usable_addresses(interface);
   // NCCL has no other setting, and reads this one once in a process. Without
   // "=", eth1 would also match eth10.
   if (c10::utils::get_env("NCCL_SOCKET_IFNAME").value_or("").empty()) {
     c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
   }
-  environment.meets_at_interface = address == master_address;
+  environment.meets_at_interface =
+      std::find(own.begin(), own.end(), master_address) != own.end();
 }
 
 } // namespace ddp::detail

@@ -17,9 +17,9 @@ std::string interface_address(const std::string& interface);
 
 /// Makes NCCL use the interface that the environment names, through the
 /// variable NCCL_SOCKET_IFNAME, unless the user has set it. If
-/// `master_address`, the numeric address of MASTER_ADDR, belongs to the
-/// interface, rank 0's store listens only on this address. Does nothing if the
-/// environment names no interface. Throws like `interface_address`.
+/// `master_address`, the numeric address of MASTER_ADDR, is one of the
+/// interface's, rank 0's store listens only on this address. Does nothing if
+/// the environment names no interface. Throws like `interface_address`.
 void use_interface(
     LaunchEnvironment& environment,
     const std::string& master_address);
