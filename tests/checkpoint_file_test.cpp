@@ -114,6 +114,25 @@ FOLDER_TEST("a safetensors file's tree is checked") {
   CHECK_THAT(
       reading(std::string(200, '[') + std::string(200, ']')),
       Has("nested more than"));
+  std::string lists = "[[]";
+  for (int i = 0; i < 1'000'000; ++i) { // of 256 bytes each
+    lists += ",[]";
+  }
+  CHECK_THAT(reading(lists + "]"), Has("need far more memory"));
+}
+
+FOLDER_TEST("the deepest tree that is written is read") {
+  for (const auto& format : kFormats) {
+    const auto path = folder / ("deep" + format);
+    IValue value = torch::ones({2});
+    for (int i = 0; i < 100; ++i) {
+      value = list({value});
+    }
+    write_checkpoint_file(path, value);
+    REQUIRE(complaint(path).empty());
+    REQUIRE_THROWS_WITH(
+        write_checkpoint_file(path, list({value})), Has("more than 100"));
+  }
 }
 
 FOLDER_TEST("a module's weights are found in a training's file") {

@@ -1,6 +1,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <checkpoint/formats/pickle/pickle_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/values.h>
 #include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/plain_tensor.h>
@@ -11,11 +12,6 @@
 
 namespace ddp::detail {
 namespace {
-
-// The memory limit of a pickle's values without storages. The largest case is a
-// dict of many short words, which takes about 50 times its bytes.
-constexpr uint64_t kBudget = uint64_t{128} << 20;
-constexpr uint64_t kBudgetPerByte = 24;
 
 // The number with which files of older versions of torch.save begin.
 constexpr const char* kLegacyMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
@@ -119,11 +115,7 @@ c10::IValue TorchArchive::value(
     return zip_.tensor(*found, verify).storage();
   };
   auto value = read_pickle(
-      required("data.pkl"),
-      kBudget + kBudgetPerByte * size_,
-      load,
-      strict,
-      omitted);
+      required("data.pkl"), value_budget(size_), load, strict, omitted);
   for (const auto& record : zip_.records()) {
     // Code in the file is only for LibTorch's modules.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;

@@ -82,6 +82,7 @@ std::vector<IValue> unflatten_all(
     const Json& node,
     const StateDict& tensors,
     int depth) {
+  check_depth(depth);
   DDP_CHECK(node.is_array(), "expected an array");
   std::vector<IValue> values;
   values.reserve(node.size());
@@ -96,6 +97,7 @@ IValue unflatten_dict(
     const StateDict& tensors,
     int depth) {
   constexpr uint64_t kMaxSlotsPerKey = 1024;
+  check_depth(depth);
   std::vector<IValue> keys;
   for (const auto& entry : entries) {
     DDP_CHECK(
@@ -143,7 +145,6 @@ IValue unflatten_object(const Json& node, const StateDict& tensors, int depth) {
 }
 
 IValue unflatten_value(const Json& node, const StateDict& tensors, int depth) {
-  check_depth(depth);
   if (node.is_null()) {
     return {};
   }
@@ -194,6 +195,14 @@ FlattenedTree tree_flatten(const IValue& value) {
 IValue tree_unflatten(
     const std::string& structure,
     const StateDict& tensors) try {
+  constexpr uint64_t kContainerBytes = 256; // as JSON and as a value
+  const auto containers =
+      std::count_if(structure.begin(), structure.end(), [](char c) {
+        return c == '[' || c == '{';
+      });
+  check_budget(
+      kContainerBytes * static_cast<uint64_t>(containers),
+      value_budget(structure.size()));
   return unflatten_value(Json::parse(structure), tensors, 0);
 } catch (const Json::exception& error) {
   DDP_THROW(

@@ -94,6 +94,18 @@ void check_depth(int depth) {
       kMaxDepth);
 }
 
+uint64_t value_budget(uint64_t size) {
+  constexpr uint64_t kAlways = uint64_t{128} << 20;
+  constexpr uint64_t kPerByte = 24;
+  return kAlways + kPerByte * size;
+}
+
+void check_budget(uint64_t bytes, uint64_t budget) {
+  DDP_CHECK(
+      bytes <= budget,
+      "the values need far more memory than the file's size justifies");
+}
+
 void check_writable(const IValue& value) {
   check_value(value, "", 0);
 }

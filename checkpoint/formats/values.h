@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -23,6 +24,14 @@ void for_each_item(
 
 /// Throws `c10::ValueError` if `depth` exceeds the limit for nested values.
 void check_depth(int depth);
+
+/// The most memory that values without tensors may take whose file, or part of
+/// a file, has `size` bytes. The largest case is a dict of many short words,
+/// which takes about 50 times its bytes.
+uint64_t value_budget(uint64_t size);
+
+/// Throws `c10::Error` if `bytes` exceed the budget.
+void check_budget(uint64_t bytes, uint64_t budget);
 
 /// Throws `c10::TypeError` or `c10::ValueError` with the place if the value
 /// contains an item that files cannot store.

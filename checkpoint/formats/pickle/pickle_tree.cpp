@@ -46,10 +46,10 @@ class TreeMaker {
       arena_.charge(text->size());
       return *text;
     }
-    check_depth(depth);
     if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
       return *tensor;
     }
+    check_depth(depth);
     if (const auto* list = std::get_if<PickleList>(&object.content)) {
       return make_list(*list, depth + 1);
     }

@@ -1,5 +1,6 @@
 #include <checkpoint/formats/pickle/pickle_globals.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
+#include <checkpoint/formats/values.h>
 #include <ddp/internal/check.h>
 
 #include <array>
@@ -7,9 +8,7 @@
 namespace ddp::detail {
 
 void PickleArena::charge(uint64_t bytes) {
-  DDP_CHECK(
-      bytes <= left_,
-      "the values need far more memory than the file's size justifies");
+  check_budget(bytes, left_);
   left_ -= bytes;
 }
 
