@@ -303,6 +303,9 @@ int Agent::conclude(const Command& exit) {
     blame_own_rank(&report);
   } else if (exit.code == 0) {
     report.reason = StopReason::kNone;
+    if (!supervisor_ && !exit.text.empty()) { // this node has run nothing
+      say(exit.text);
+    }
   } else if (
       report.signal != 0 && exit.code == kExitSignalBase + report.signal) {
     report.reason = StopReason::kSignal; // reported when it arrived

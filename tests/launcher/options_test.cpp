@@ -113,6 +113,7 @@ TEST_CASE("--env names the option that sets the variable", "[unit]") {
       {"LOCAL_WORLD_SIZE", "--nproc-per-node"},
       {"MASTER_ADDR", "--master-addr"},
       {"MASTER_PORT", "--master-port"},
+      {"ROLE_WORLD_SIZE", "--nproc-per-node"},
       {"WORLD_SIZE", "--nproc-per-node"}};
   for (const auto& [name, option] : options) {
     check_refused("--env " + name + "=1 x", "sets " + name + ", see " + option);

@@ -12,6 +12,7 @@
 #include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
+#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::rendezvous_test {
 
@@ -274,6 +275,27 @@ TEST_CASE("a job waits while another one has the endpoint", "[rendezvous]") {
   CHECK(first.wait_after(SIGINT) == 128 + SIGINT);
   CHECK(second.wait() == 0);
   CHECK(count_of(second.out(), "runs") == 1);
+}
+
+TEST_CASE(
+    "a node without a place tells that the job has ended",
+    "[rendezvous]") {
+  const TemporaryFolder folder;
+  const std::string end = folder / "end";
+  const std::string options =
+      "--nnodes=1:2 --rdzv-endpoint=127.0.0.1:" + std::to_string(free_port()) +
+      " sh -c 'echo on; while [ ! -e " + end + " ]; do sleep 0.1; done'";
+  LaunchedJob first(words(options));
+  LaunchedJob second(words(options));
+  first.wait_for_output("on");
+  LaunchedJob third(words(options));
+  third.wait_for_output("ddprun: waiting");
+  write_text(end, "");
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+  CHECK(third.wait() == 0);
+  CHECK_THAT(third.err(), Has("the job ended without this node"));
+  CHECK(count_of(third.out(), "on") == 0);
 }
 
 TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {

@@ -305,6 +305,7 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value) {
       {"LOCAL_WORLD_SIZE", "--nproc-per-node"},
       {"MASTER_ADDR", "--master-addr"},
       {"MASTER_PORT", "--master-port"},
+      {"ROLE_WORLD_SIZE", "--nproc-per-node"},
       {"WORLD_SIZE", "--nproc-per-node"}};
   for (const auto& [own, option] : options) {
     if (name == own) {
