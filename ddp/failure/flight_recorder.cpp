@@ -130,15 +130,13 @@ int write_head(int file, const Recorder& recorder, const char* reason) {
   return write_all(file, text.add(",\"collectives\":[").view());
 }
 
-/// Omits an entry that is overwritten meanwhile, or is another record's.
-/// `first` becomes false with the first entry. Returns 0, or an errno value.
-int write_entry(int file, const Entry& entry, uint64_t number, bool& first) {
+/// Returns false for an entry that is overwritten meanwhile, or is another
+/// record's.
+bool add_entry(SignalSafeBuffer& text, const Entry& entry, uint64_t number) {
   if (entry.number.load(std::memory_order_acquire) != number) {
-    return 0;
+    return false;
   }
-  char memory[4096];
-  SignalSafeBuffer text(memory, sizeof(memory));
-  text.add(first ? "\n" : ",\n").add("{\"number\":").add_number(number);
+  text.add("{\"number\":").add_number(number);
   add_text(text, "group", entry.group);
   add_text(text, "backend", entry.backend);
   add_number(text, "rank", entry.rank);
@@ -154,11 +152,7 @@ int write_entry(int file, const Entry& entry, uint64_t number, bool& first) {
   add_number(text, "began_ns", entry.began_ns);
   add_number(text, "ended_ns", entry.ended_ns);
   text.add('}');
-  if (entry.number.load(std::memory_order_acquire) != number) {
-    return 0;
-  }
-  first = false;
-  return write_all(file, text.view());
+  return entry.number.load(std::memory_order_acquire) == number;
 }
 
 /// Returns 0, or an errno value.
@@ -169,12 +163,21 @@ int write_record(int file, Recorder& recorder, const char* reason) {
     const Lock lock(recorder.busy, kAttemptsInHandler);
     last = recorder.last;
   }
-  bool first = true;
+  const char* separator = "\n";
   uint64_t number = last > kCapacity ? last - kCapacity + 1 : 1;
   for (; error == 0 && number <= last; ++number) {
-    const Lock lock(recorder.busy, kAttemptsInHandler);
-    const auto& entry = recorder.entries[number % kCapacity];
-    error = write_entry(file, entry, number, first);
+    char memory[4096];
+    SignalSafeBuffer text(memory, sizeof(memory));
+    text.add(separator);
+    bool is_kept = false;
+    {
+      const Lock lock(recorder.busy, kAttemptsInHandler);
+      is_kept = add_entry(text, recorder.entries[number % kCapacity], number);
+    }
+    if (is_kept) {
+      error = write_all(file, text.view());
+      separator = ",\n";
+    }
   }
   return error != 0 ? error : write_all(file, "\n]}\n");
 }
