@@ -8,8 +8,8 @@ import pathlib
 import re
 import sys
 
-# ddp 0.1, libddp0.1, ddp@0.1.0, 0.1.0+torch2.11
-REPEATED = re.compile(r"ddp[@ ]?(\d+\.\d+(?:\.\d+)?)|(\d+\.\d+\.\d+)\+torch")
+# ddp 0.1, libddp0.1, libddp.so.0.1, ddp@0.1.0, 0.1.0+torch2.11
+REPEATED = re.compile(r"ddp(?:\.so\.|[@ ])?(\d+\.\d+(?:\.\d+)?)|(\d+\.\d+\.\d+)\+torch")
 
 
 def versions(source):
