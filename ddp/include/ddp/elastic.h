@@ -28,12 +28,12 @@ namespace ddp {
 ///     }
 ///
 /// Any rank may get the signal at any time: ddprun forwards SIGTERM to all
-/// ranks; a batch system may signal one. A second signal within 2 s, as by a
-/// batch system and a launcher, has no effect. A later signal has its former
-/// effect: by default, ending a process that hangs or saves too long. SIGINT is
-/// unaffected unless it is among `signals`. Within `elastic`, pass `{SIGUSR1}`:
-/// otherwise, SIGTERM to one node's ddprun ends the training on all nodes. Not
-/// thread-safe.
+/// ranks; a batch system may signal one. The same signal within 2 s, as by
+/// a batch system and a launcher, has no effect. A later repetition has its
+/// former effect: by default, ending a process that hangs or saves too long.
+/// SIGINT is unaffected unless it is among `signals`. Within `elastic`, pass
+/// `{SIGUSR1}`: otherwise, SIGTERM to one node's ddprun ends the training on
+/// all nodes. Not thread-safe.
 class DDP_API StopSignal {
  public:
   /// Installs handlers for `signals`. Not collective. Throws `c10::Error` if
@@ -141,7 +141,9 @@ class DDP_API ElasticRun {
 ///
 /// `train` must not catch exceptions of collectives, or keep a group. An
 /// exception with another cause ends the job's attempt as usual. Once `train`
-/// has returned on some rank, no rank calls `train` again, not even a new rank.
+/// has returned on some rank, no rank calls `train` again, not even a new rank,
+/// unless a node is lost after ranks of another have ended: all then start
+/// anew.
 /// Without ddprun, or on one node, `train` is called once.
 ///
 /// Replaces `init_process_group`. Collective. Throws as `init_process_group`

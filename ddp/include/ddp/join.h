@@ -123,10 +123,10 @@ struct JoinOptions {
 /// Gradients of ranks without inputs count as zero. These ranks get the other
 /// ranks' means, which `Reducer::step_in_backward` uses; at the end, their
 /// gradients are reset, so step optimizers within the scope. All ranks then
-/// have the parameters and buffers of the rank that had inputs longest (of
-/// several, the highest). A rank's optimizer keeps the state of the rank's last
-/// step, unless the optimizer steps in backward or is a
-/// `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only ranks with inputs
+/// have the parameters and (with `broadcast_buffers`) buffers of the rank that
+/// had inputs longest (of several, the highest). A rank's optimizer keeps the
+/// state of the rank's last step, unless the optimizer steps in backward or is
+/// a `ZeroRedundancyOptimizer`. With `zero_grad(false)`, only ranks with inputs
 /// step parameters in backward that no rank used.
 ///
 /// Until `finish` returns, only the joinables may communicate, over any group:

@@ -90,7 +90,7 @@ DDP_API void verify_same_parameters(
 /// is compared in its coalesced form.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. The text begins
-/// with `what`, a noun such as "gradients", and names the first tensor that
+/// with "the " and `what`, such as "gradients", and names the first tensor that
 /// differs, the ranks that differ from the majority, and a few more tensors
 /// that differ. If sets of equal ranks are equally large, the set with the
 /// lowest rank counts as the majority. If the ranks' lists have different names
@@ -116,9 +116,9 @@ DDP_API void verify_finite(
 /// finite. The ranks' lists may differ.
 ///
 /// Throws `c10::ValueError` with the same text on every rank. The text begins
-/// with `what`, a noun such as "gradients", and contains the ranks and, for a
-/// few tensors, the numbers of NaN and infinite elements (a complex element may
-/// be both).
+/// with "the " and `what`, such as "gradients", and contains the ranks and, for
+/// a few tensors, the numbers of NaN and infinite elements (a complex element
+/// may be both).
 ///
 /// Collective. Each rank reads its tensors once, in place (except sparse,
 /// float8 and non-contiguous tensors, which are copied), and waits for a GPU at

@@ -41,8 +41,8 @@ class DDP_API AdamW : public torch::optim::AdamW {
 /// Options and state are LibTorch's, so schedulers and checkpoints work. The
 /// kernels are those of Python's `torch.optim.SGD(fused=True)`, so results are
 /// bit-identical to Python's; they differ from LibTorch's in the last bit. A
-/// gradient or momentum whose memory layout differs from the parameter's is
-/// copied in each step. `step` throws `c10::Error` for sparse gradients and
+/// gradient whose memory layout differs from the parameter's is copied in each
+/// step, a momentum once. `step` throws `c10::Error` for sparse gradients and
 /// complex parameters, and if the first step with momentum is captured in a
 /// CUDA graph.
 class DDP_API FusedSGD : public torch::optim::SGD {

@@ -43,11 +43,11 @@ DDP_API at::Tensor scatter(
 /// order, on rank `destination` (with `kAllRanks`, on every rank). Other ranks
 /// get an undefined tensor.
 ///
-/// Shares are dense tensors of shape [n, ...], with any n >= 0, of any dtype,
-/// on any device, with any strides. Dtypes and all sizes but the first must
-/// agree. An undefined share counts as empty; if all are undefined, so is the
-/// result. The result is contiguous, on `group.device()`, in separate memory;
-/// in a group of one, it may alias `share`.
+/// Shares are dense tensors of shape [n, ...], with any n >= 0, of any dtype
+/// except quantized ones, on any device, with any strides. Dtypes and all sizes
+/// but the first must agree. An undefined share counts as empty; if all are
+/// undefined, so is the result. The result is contiguous, on `group.device()`,
+/// in separate memory; in a group of one, it may alias `share`.
 ///
 /// Collective. Only ranks that get the result need memory for the result.
 /// Throws `c10::ValueError` with the same text on all ranks if shares do not

@@ -60,8 +60,9 @@ struct ProcessGroupOptions {
   /// The device of tensors: `torch::kCPU` or `torch::kCUDA`. CUDA without an
   /// index selects the GPU of the local rank. Environment: DDP_DEVICE ("cpu",
   /// "cuda", "cuda:1"). Default: CUDA if the backend is unset, "auto" or "nccl"
-  /// and no host has more ranks than usable GPUs; otherwise CPU (`from_mpi`: an
-  /// unset backend is "mpi").
+  /// and no host has more ranks than usable GPUs (with `share_gpus`: if each
+  /// has one); otherwise CPU, or for "nccl" an error (`from_mpi`: an unset
+  /// backend is "mpi").
   TORCH_ARG(std::optional<c10::Device>, device);
 
   /// Whether ranks may share a GPU, over gloo, if a host has fewer GPUs than
@@ -71,10 +72,10 @@ struct ProcessGroupOptions {
 
   /// Whether ranks compare gradients in the first two backward passes and the
   /// first three steps of a `ZeroRedundancyOptimizer`, and parameters in the
-  /// group's first three checkpoints and when a Reducer is destroyed. Ranks
-  /// warn if all gradients of the passes are equal, those of the steps differ,
-  /// or parameters differ. This option must be the same on all ranks. Each
-  /// comparison costs one pass over the tensors. Environment:
+  /// group's first three checkpoints and when a Reducer without a hook is
+  /// destroyed. Ranks warn if all gradients of the passes are equal, those of
+  /// the steps differ, or parameters differ. This option must be the same on
+  /// all ranks. Each comparison costs one pass over the tensors. Environment:
   /// DDP_CHECK_REPLICAS (0 or 1). Default: yes.
   TORCH_ARG(std::optional<bool>, check_replicas);
 

@@ -57,7 +57,8 @@ DDP_API torch::OrderedDict<std::string, at::Tensor> random_state();
 
 /// Restores the states that `random_state` returned. If the states contain one
 /// GPU and this process uses one, restores the GPU's state there, whatever its
-/// index; otherwise warns of a used GPU without a state. States of GPUs that
+/// index; otherwise, if the states contain GPUs, warns of a used GPU without a
+/// state. States of GPUs that
 /// this process does not have are ignored. Throws `c10::Error` for an invalid
 /// state. Not collective.
 DDP_API void set_random_state(

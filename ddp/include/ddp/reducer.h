@@ -53,9 +53,10 @@ class DDP_API Reducer {
   /// or a reference to a module that outlives the Reducer), a TorchScript
   /// module, or leaf tensors that require gradients (a vector, or as from
   /// `named_parameters()`). If `options.init_sync()` is on, checks that models
-  /// are equal, and broadcasts rank 0's parameters and buffers. Collective.
-  /// Throws `c10::ValueError` with names if no parameter requires a gradient,
-  /// if one has another Reducer, or (on all ranks) if ranks differ.
+  /// are equal, and broadcasts rank 0's parameters and (with
+  /// `broadcast_buffers`) buffers. Collective. Throws `c10::ValueError` with
+  /// names if no parameter requires a gradient, if one has another Reducer, or
+  /// (on all ranks) if ranks differ.
   [[nodiscard]] Reducer(
       const detail::ReducerTarget& target,
       const ProcessGroup& group,

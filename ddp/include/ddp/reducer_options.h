@@ -63,9 +63,10 @@ struct ReducerOptions {
   TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
   /// Whether rank 0's buffers (batch-norm's statistics) are broadcast: by the
-  /// wrapper before forward passes, by a Reducer after backward passes. If a
-  /// later pass over the same graph needs this rank's values of a buffer, name
-  /// it in `parameters_to_ignore`, or run one pass over the sum of the losses.
+  /// wrapper before forward passes, by a Reducer after backward passes, and at
+  /// the construction and the end of a `Join`. If a later pass over the same
+  /// graph needs this rank's values of a buffer, name it in
+  /// `parameters_to_ignore`, or run one pass over the sum of the losses.
   TORCH_ARG(bool, broadcast_buffers) = true;
 
   /// The forward passes before which the wrapper broadcasts buffers.
@@ -76,7 +77,8 @@ struct ReducerOptions {
   TORCH_ARG(bool, move_inputs) = true;
 
   /// Whether construction compares the models and broadcasts rank 0's
-  /// parameters and buffers. If false, the caller must ensure equal models.
+  /// parameters and (with `broadcast_buffers`) buffers. If false, the caller
+  /// must ensure equal models.
   TORCH_ARG(bool, init_sync) = true;
 
   /// Not needed, since unused parameters are always handled. Lays out buckets
@@ -102,9 +104,10 @@ struct ReducerOptions {
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
   /// Names (`named_parameters()`, `named_buffers()`) of parameters and buffers
-  /// that are not compared, broadcast or reduced. An unknown name is an error.
-  /// A checkpoint of the module has only rank 0's values of them; to save each
-  /// rank's, see `TrainingState::add`.
+  /// that the Reducer does not compare, broadcast or reduce. An unknown name is
+  /// an error. A checkpoint of the module has only rank 0's values of them, and
+  /// the first three warn if trained ones differ; to save each rank's, see
+  /// `TrainingState::add`.
   TORCH_ARG(std::set<std::string>, parameters_to_ignore);
 
   /// Names of parameters whose gradients are sparse. Weights of `Embedding` and

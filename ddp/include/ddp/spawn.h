@@ -32,11 +32,12 @@ struct SpawnOptions {
 /// processes and must reach the same call. If a program has several calls, a
 /// worker process returns immediately from the calls before its own, also from
 /// calls that failed, so a failed call cannot be tried again. A worker's
-/// environment is the program's plus ddprun's variables, so
-/// `init_process_group` needs no options. Ranks are numbered from 0. If
-/// OMP_NUM_THREADS is unset and `count` is above 1, a worker's value is an even
-/// share of the CPUs. A worker's standard input is /dev/null; the worker
-/// inherits only the descriptors of standard output and standard error.
+/// environment is the program's, without a scheduler's variables of its task,
+/// plus ddprun's variables, so `init_process_group` needs no options. Ranks are
+/// numbered from 0. If OMP_NUM_THREADS is unset and `count` is above 1, a
+/// worker's value is an even share of the CPUs. A worker's standard input is
+/// /dev/null; the worker inherits only the descriptors of standard output and
+/// standard error.
 ///
 /// `argc` and `argv` are the arguments of `main`. Workers also get arguments
 /// that MPI_Init or a flags library has removed from `argv`.

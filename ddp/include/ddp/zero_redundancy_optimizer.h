@@ -16,9 +16,10 @@ namespace ddp {
 
 /// Options of `ZeroRedundancyOptimizer`, with Python's names and defaults.
 struct ZeroRedundancyOptions {
-  /// Whether parameters become slices of one buffer per rank, dtype and device,
-  /// which is sent directly. Otherwise, each step copies the parameters into
-  /// messages and back. Existing views of a parameter keep the old memory.
+  /// Whether parameters become slices of one buffer per rank, parameter group,
+  /// dtype and device, which is sent directly. Otherwise, each step copies the
+  /// parameters into messages and back. Existing views of a parameter keep the
+  /// old memory.
   TORCH_ARG(bool, parameters_as_bucket_view) = false;
 };
 

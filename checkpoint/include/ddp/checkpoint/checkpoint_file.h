@@ -16,7 +16,7 @@ namespace ddp {
 struct LoadOptions {
   /// Whether each rank reads the file, which all hosts must then have.
   /// Otherwise, only rank 0 reads the file, and sends the tensors one at a
-  /// time.
+  /// time (`load_checkpoint`: in messages of up to 250 MiB).
   TORCH_ARG(bool, every_rank_reads) = false;
 
   /// Whether the file is mapped instead of copied to memory. Tensors whose data
@@ -44,9 +44,10 @@ struct LoadOptions {
 ///
 /// The value consists of tensors, `int64_t`, `double`, `bool`, `std::string`,
 /// none, lists (`c10::impl::GenericList`), tuples and dicts
-/// (`c10::impl::GenericDict` with string or integer keys, in the file's order).
-/// Tensors from any device are read to the CPU; tensors that shared memory
-/// share it again. The file has one of these formats:
+/// (`c10::impl::GenericDict` with string or integer keys, in the file's order;
+/// of an index, in alphabetical order). Tensors from any device are read to the
+/// CPU; in a `.pt` file, tensors that shared memory share it again. The file
+/// has one of these formats:
 ///
 /// - `torch.save`, in the zip format of torch 1.6 and later, or `torch::save`:
 ///   an archive is read as a dict of its entries, and a module as a dict of its
@@ -80,10 +81,10 @@ DDP_API c10::IValue read_checkpoint_file(
 /// strides and device. In a `.pt` file, tensors that share a storage also share
 /// it in Python, unless the tensors use less than half of the storage. Each
 /// tensor is then written separately, so that a small view does not store a
-/// large tensor. Throws `c10::TypeError` for other types and for sparse and
-/// quantized tensors, `c10::ValueError` for any other extension, undefined
-/// tensors, strings that are not UTF-8 and values nested too deeply, and
-/// `c10::Error` if the file cannot be written.
+/// large tensor. Throws `c10::TypeError` for other types and for sparse,
+/// quantized and 4-bit tensors, `c10::ValueError` for any other extension,
+/// undefined tensors, strings that are not UTF-8 and values nested too deeply,
+/// and `c10::Error` if the file cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);
@@ -108,7 +109,7 @@ struct SafetensorsFile {
 ///
 /// Tensors may have any shape, strides and device, and the dtypes that the
 /// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
-/// 8 bits, integers, bool, and complex of two 32-bit floats.
+/// 8 (not 4) bits, integers, bool, and complex of two 32-bit floats.
 /// Throws `c10::TypeError` for any other dtype and for sparse tensors, and
 /// `c10::Error` if the file cannot be written. Not collective.
 ///
@@ -120,7 +121,8 @@ DDP_API void write_safetensors(
     const StateDict& tensors,
     const SafetensorsMetadata& metadata = {});
 
-/// Reads the safetensors file at `path`, written by any library.
+/// Reads the safetensors file at `path`, written by any library, except
+/// of 4-bit tensors.
 ///
 /// The header is checked before memory is allocated. In a file that
 /// `write_safetensors` wrote, checksums cover every byte. Throws `c10::Error`

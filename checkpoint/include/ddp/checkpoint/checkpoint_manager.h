@@ -18,8 +18,8 @@ struct CheckpointManagerOptions {
   /// The number of newest checkpoints to keep.
   TORCH_ARG(int64_t, keep_last) = 3;
 
-  /// The number of best checkpoints to keep in addition, among those with a
-  /// metric.
+  /// The number of best checkpoints to keep, also if they are older than the
+  /// newest: the best of all those with a metric.
   TORCH_ARG(int64_t, keep_best) = 0;
 
   /// Whether a higher metric is better (accuracy) or a lower one (loss).

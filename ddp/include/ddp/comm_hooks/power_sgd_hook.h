@@ -33,6 +33,8 @@ struct PowerSGDOptions {
   TORCH_ARG(bool, warm_start) = true;
 
   /// The number to add to a column's norm before the column is divided by it.
+  /// As in Python, has no effect on float and double matrices whose
+  /// approximation has three or more columns.
   TORCH_ARG(double, orthogonalization_epsilon) = 0;
 
   /// The seed of the random factors, from 0 to 2^32 - 1.
@@ -64,8 +66,8 @@ struct PowerSGDOptions {
 /// zero.
 ///
 /// Errors take as much memory as the bucket, and a reduction needs the same
-/// amount again. Source: Vogels, Karimireddy and Jaggi,
-/// https://arxiv.org/abs/1905.13727.
+/// amount again, twice with `whole_bucket`. Source: Vogels, Karimireddy and
+/// Jaggi, https://arxiv.org/abs/1905.13727.
 class DDP_API PowerSGDHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` for invalid options. Error feedback and warm

@@ -28,8 +28,9 @@ struct DataLoaderOptions {
   TORCH_ARG(std::optional<size_t>, max_jobs);
 
   /// The longest time that the loop waits for a batch before it warns and
-  /// throws `c10::Error`. The loader's destructor still waits for samples that
-  /// are being loaded. Unset: no limit.
+  /// throws `c10::Error`. No limit without workers, as the loop then loads the
+  /// batch itself. The loader's destructor still waits for samples that are
+  /// being loaded. Unset: no limit.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
   /// Has no effect: batches are always in order.
