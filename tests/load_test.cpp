@@ -4,6 +4,8 @@
 #include <tests/support/ranks.h>
 #include <tests/support/stepped_training.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 namespace ddp::test::load_test {
 
 using std::chrono::seconds;
