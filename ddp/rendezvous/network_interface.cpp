@@ -48,21 +48,31 @@ Entries entries() {
   return {first, &freeifaddrs};
 }
 
-Interfaces list_interfaces() {
-  Interfaces found;
-  const auto list = entries();
+/// Calls `take` with each entry whose address other hosts can use: IPv4 before
+/// IPv6.
+template <typename Take>
+void for_each_usable(const ifaddrs* list, const Take& take) {
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
-      auto& interface = found[entry->ifa_name];
-      // NCCL skips an interface that is up without a carrier.
-      interface.up =
-          (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
+    for (const auto* entry = list; entry; entry = entry->ifa_next) {
       if (entry->ifa_addr && entry->ifa_addr->sa_family == family &&
           usable(entry->ifa_addr)) {
-        interface.addresses.push_back(numeric_address(entry->ifa_addr));
+        take(*entry);
       }
     }
   }
+}
+
+Interfaces list_interfaces() {
+  Interfaces found;
+  const auto list = entries();
+  for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
+    // NCCL skips an interface that is up without a carrier.
+    found[entry->ifa_name].up =
+        (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
+  }
+  for_each_usable(list.get(), [&](const ifaddrs& entry) {
+    found[entry.ifa_name].addresses.push_back(numeric_address(entry.ifa_addr));
+  });
   return found;
 }
 
@@ -106,15 +116,11 @@ std::vector<std::string> usable_addresses(const std::string& interface) {
 std::vector<std::string> own_addresses() {
   std::vector<std::string> result;
   const auto list = entries();
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
-      if (entry->ifa_addr && entry->ifa_addr->sa_family == family &&
-          (entry->ifa_flags & IFF_UP) && !(entry->ifa_flags & IFF_LOOPBACK) &&
-          usable(entry->ifa_addr)) {
-        result.push_back(numeric_address(entry->ifa_addr));
-      }
+  for_each_usable(list.get(), [&](const ifaddrs& entry) {
+    if ((entry.ifa_flags & IFF_UP) && !(entry.ifa_flags & IFF_LOOPBACK)) {
+      result.push_back(numeric_address(entry.ifa_addr));
     }
-  }
+  });
   return result;
 }
 
