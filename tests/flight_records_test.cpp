@@ -5,6 +5,12 @@
 #include <common/heartbeat_page.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <thread>
+
 namespace ddp::test::flight_records_test {
 
 using nlohmann::json;
@@ -243,6 +249,40 @@ TEST_CASE("the record has the last 1,000 collectives") {
     REQUIRE(one.at("ended_ns") <= Clock::now().time_since_epoch().count());
     report_of(0, {ended->folder->path()});
   }
+}
+
+TEST_CASE("a disk that takes a record slowly holds up no collective") {
+  job(2, "shm", "info", [] {
+    const auto group = group_with(seconds(30));
+    const auto call = [&](int times) {
+      for (int i = 0; i < times; ++i) {
+        group.barrier();
+      }
+    };
+    call(1000);
+    if (group.rank() != 0) {
+      return call(20);
+    }
+    const std::string folder = std::getenv("DDP_DEBUG_FOLDER");
+    const auto draft = folder + "/rank_0.json.part0";
+    REQUIRE(mkfifo(draft.c_str(), 0600) == 0);
+    const FileDescriptor disk(
+        open(draft.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::thread writer([] { raise(SIGUSR1); });
+    constexpr int kFull = 60 << 10; // a pipe takes 64 KiB
+    for (int waiting = 0; waiting < kFull;) {
+      REQUIRE(ioctl(disk.get(), FIONREAD, &waiting) == 0);
+    }
+    call(20);
+    REQUIRE(fcntl(disk.get(), F_SETFL, 0) == 0);
+    std::string record;
+    char part[4096];
+    for (ssize_t size; (size = read(disk.get(), part, sizeof(part))) > 0;) {
+      record.append(part, static_cast<size_t>(size));
+    }
+    writer.join();
+    REQUIRE(json::parse(record).at("collectives").size() > 900);
+  });
 }
 
 FOLDER_TEST("ddp-flightrecorder refuses what is no record") {

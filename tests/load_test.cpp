@@ -181,7 +181,9 @@ TEST_CASE("saves leave nothing but the last checkpoints") {
 TEST_CASE("many ranks on one host train") {
   const auto size = std::max<int>(8, part_of(128));
   for (const std::string backend : {"shm", "gloo"}) {
-    const auto steps = part_of(backend == "gloo" ? 60 : 500); // in a ring
+    // Over gloo, a step of 128 ranks on two cores takes seconds.
+    const auto steps =
+        std::min<int64_t>(part_of(500), backend == "gloo" ? 60 : 500);
     run(size, backend, [&](const ProcessGroup& group) {
       Trained training(group, 64);
       require_flat(

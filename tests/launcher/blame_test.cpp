@@ -207,7 +207,9 @@ TEST_CASE("no rank outside the group that failed is blamed", "[unit]") {
   }
 }
 
-TEST_CASE("what failed because of another rank is over after a pause") {
+TEST_CASE(
+    "what failed because of another rank is over after a pause",
+    "[unit]") {
   auto reader = HeartbeatReader::make();
   constexpr auto kAccess = PROT_READ | PROT_WRITE;
   void* memory =
