@@ -62,7 +62,8 @@ struct LoadOptions {
 /// Sizes are checked before memory is allocated, and checksums while the file
 /// is read. Throws `c10::Error` with the file's name and the reason for a
 /// truncated, corrupt or malicious file. Apart from tensors, values take at
-/// most 128 MiB plus 24 times the size of the file.
+/// most 128 MiB plus 24 times the size of the file, up to three times as much
+/// while a safetensors file is read.
 DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
